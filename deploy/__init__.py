@@ -1,0 +1,1 @@
+"""What runs on Temporal and what runs it is deployed from here."""
