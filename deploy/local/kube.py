@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import http.client
 import importlib.metadata
 import json
 import os
 import shutil
+import ssl
+import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +25,12 @@ from deploy.local.part import PartError, Stack, external
 Object = dict[str, Any]
 FIELD_MANAGER = "c5c3-stack"
 # An API server that has just begun to serve a new kind answers these for a moment.
-SOON = ("no matches for kind", "could not find the requested resource", "connection refused", "ensure CRDs are installed")
+SOON = (
+    "no matches for kind",
+    "could not find the requested resource",
+    "connection refused",
+    "ensure CRDs are installed",
+)
 
 
 def tool(distribution: str, program: str) -> Path:
@@ -91,10 +99,12 @@ async def apply(stack: Stack, cluster: str, objects: Sequence[Object], seconds: 
 
 
 async def get(stack: Stack, cluster: str, resource: str, namespace: str | None, name: str) -> Object | None:
-    """One object, or None when it (or its kind) does not exist. `resource` as kubectl takes it: users.openstack.k-orc.cloud."""
+    """One object, or None when it or its kind does not exist. `resource` in kubectl's words: users.openstack.k-orc.cloud."""
     where = ("-n", namespace) if namespace else ()
     try:
-        text = await kubectl(stack, cluster, "get", resource, name, *where, "-o", "json", "--ignore-not-found", seconds=10)
+        text = await kubectl(
+            stack, cluster, "get", resource, name, *where, "-o", "json", "--ignore-not-found", seconds=10
+        )
     except PartError as error:
         if "doesn't have a resource type" in str(error):
             return None
@@ -112,7 +122,7 @@ async def wait(
     predicate: Callable[[Object | None], bool],
     seconds: float,
 ) -> Object | None:
-    """Looks until the predicate holds (it is given None while the object is absent); past the limit a PartError with its status."""
+    """Looks until the predicate holds (of None while there is none); past the limit a PartError with the status."""
     deadline = asyncio.get_running_loop().time() + seconds
     while True:
         seen = await get(stack, cluster, resource, namespace, name)
@@ -120,7 +130,9 @@ async def wait(
             return seen
         if asyncio.get_running_loop().time() > deadline:
             status = json.dumps((seen or {}).get("status", "no status")) if seen else "it does not exist"
-            raise PartError(f"{resource} {namespace or ''}/{name} was not as awaited after {seconds:.0f} s: {status[:800]}")
+            raise PartError(
+                f"{resource} {namespace or ''}/{name} was not as awaited after {seconds:.0f} s: {status[:800]}"
+            )
         await asyncio.sleep(0.25)
 
 
@@ -134,8 +146,10 @@ def condition(name: str, status: str = "True") -> Callable[[Object | None], bool
     return holds
 
 
-async def grant(stack: Stack, cluster: str, user: str, role: str = "cluster-admin", rules: Sequence[Object] | None = None) -> Path:
-    """A kubeconfig for a part's own user (a client certificate), bound to a ClusterRole; `rules`, when given, make that role."""
+async def grant(
+    stack: Stack, cluster: str, user: str, role: str = "cluster-admin", rules: Sequence[Object] | None = None
+) -> Path:
+    """A kubeconfig for a part's own user, bound to a ClusterRole, which is made when `rules` are given."""
     path = kubeconfig(stack, cluster, user)
     if external("KUBECONFIG" if cluster == "management" else "TARGET_KUBECONFIG"):
         # We hold no CA of a cluster that is not ours: the part speaks with the rights we were given.
@@ -152,7 +166,14 @@ async def grant(stack: Stack, cluster: str, user: str, role: str = "cluster-admi
     made: list[Object] = []
     if rules is not None:
         meta = {"name": role}
-        made.append({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": meta, "rules": list(rules)})
+        made.append(
+            {
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "ClusterRole",
+                "metadata": meta,
+                "rules": list(rules),
+            }
+        )
     await apply(stack, cluster, [*made, binding])
     return path
 
@@ -165,10 +186,29 @@ def token_kubeconfig(server: str, ca: bytes, user: str, token: str) -> bytes:
             "kind": "Config",
             "current-context": "default",
             "clusters": [
-                {"name": "default", "cluster": {"server": server, "certificate-authority-data": base64.b64encode(ca).decode()}}
+                {
+                    "name": "default",
+                    "cluster": {"server": server, "certificate-authority-data": base64.b64encode(ca).decode()},
+                }
             ],
             "contexts": [{"name": "default", "context": {"cluster": "default", "user": user}}],
             "users": [{"name": user, "user": {"token": token}}],
         },
         indent=1,
     ).encode()
+
+
+async def answers(url: str, context: ssl.SSLContext | None = None, seconds: float = 2) -> bool:
+    """Whether a page answers with 200 within the limit. Certificates are checked against the context alone."""
+
+    # No proxy of the environment: everything is on loopback.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
+
+    def look() -> bool:
+        try:
+            with opener.open(url, timeout=seconds) as page:
+                return bool(page.status == 200)
+        except (OSError, http.client.HTTPException):
+            return False
+
+    return await asyncio.to_thread(look)

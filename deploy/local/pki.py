@@ -11,6 +11,7 @@ import datetime
 import ipaddress
 import json
 import os
+import ssl
 from pathlib import Path
 
 from cryptography import x509
@@ -89,7 +90,9 @@ def client_kubeconfig(stack: Stack, cluster: str, user: str, path: Path, groups:
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": cluster,
-        "clusters": [{"name": cluster, "cluster": {"server": server(stack, cluster), "certificate-authority-data": data(ca[0])}}],
+        "clusters": [
+            {"name": cluster, "cluster": {"server": server(stack, cluster), "certificate-authority-data": data(ca[0])}}
+        ],
         "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": user}}],
         "users": [{"name": user, "user": {"client-certificate-data": data(crt), "client-key-data": data(key)}}],
     }
@@ -121,7 +124,10 @@ def _issue(
 ) -> None:
     private = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name(
-        [*(x509.NameAttribute(NameOID.ORGANIZATION_NAME, g) for g in groups), x509.NameAttribute(NameOID.COMMON_NAME, name)]
+        [
+            *(x509.NameAttribute(NameOID.ORGANIZATION_NAME, g) for g in groups),
+            x509.NameAttribute(NameOID.COMMON_NAME, name),
+        ]
     )
     now = datetime.datetime.now(datetime.UTC)
     signer: ec.EllipticCurvePrivateKey = private
@@ -149,3 +155,11 @@ def _issue(
     certificate = builder.sign(signer, hashes.SHA256())
     write_secret(key, _private(private))
     write_secret(crt, certificate.public_bytes(serialization.Encoding.PEM))
+
+
+def admin_context(stack: Stack, cluster: str) -> ssl.SSLContext:
+    """What an HTTPS client needs to speak to the cluster as its admin, and to no other server."""
+    where = folder(stack, cluster)
+    context = ssl.create_default_context(cafile=str(where / "ca.crt"))
+    context.load_cert_chain(where / "user-admin.crt", where / "user-admin.key")
+    return context
