@@ -307,12 +307,12 @@ class Run:
             (v.reason for v in self._verdicts if not v.status), "" if self.phase == "serving" else "Deleting"
         )
         wanted: Mapping[Any, str] = {
-            search.ORDER_KIND: self.kind,
-            search.ORDER_NAMESPACE: self.ref.namespace,
-            search.ORDER_CLUSTER: self.ref.cluster or "management",
-            search.CONTROL_PLANE: self.order.plane_key or "unknown",
-            search.ORDER_READY: "True" if described.ready else "False",
-            search.ORDER_REASON: unready or ("AllReady" if described.ready else "NotAllReady"),
+            search.KIND: self.kind,
+            search.NAMESPACE: self.ref.namespace,
+            search.CLUSTER: self.ref.cluster or search.MANAGEMENT,
+            search.PLANE: self.order.plane_key or "unknown",
+            search.READY: "True" if described.ready else "False",
+            search.REASON: unready or ("AllReady" if described.ready else "NotAllReady"),
         }
         known = workflow.info().typed_search_attributes
         updates = [key.value_set(value) for key, value in wanted.items() if known.get(key) != value]
