@@ -72,7 +72,7 @@ async def test_what_was_started_but_never_noted_is_ended_too(stack: Stack) -> No
 async def test_children_end_with_their_leader_and_the_stubborn_are_killed(stack: Stack) -> None:
     code = (
         "import signal, subprocess, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
-        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']); print('ready', flush=True); time.sleep(600)"
+        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']); time.sleep(600)"
     )
     processes.start(stack, "p", Process((sys.executable, "-c", code)))
     for _ in range(200):
