@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -156,7 +156,7 @@ class Cluster:
         seconds: int,
         silence: float = 70.0,
         metadata_only: bool = False,
-    ) -> AsyncIterator[Object]:
+    ) -> AsyncGenerator[Object]:
         """Events `{type, object}` after a version, until the server ends the watch after about `seconds`.
 
         Bookmarks are asked for and yielded. Silence for longer than `silence` seconds is an error (`status` 0), as
@@ -241,7 +241,7 @@ def selector(labels: Mapping[str, str]) -> str:
     return ",".join(f"{key}={value}" for key, value in labels.items())
 
 
-async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+async def _lines(content: aiohttp.StreamReader) -> AsyncGenerator[bytes]:
     """Lines of any length: aiohttp's own iteration refuses those over its buffer (4 MiB), which an event may be."""
     held = bytearray()
     async for chunk in content.iter_any():

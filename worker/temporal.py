@@ -20,7 +20,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from worker.settings import ConnectionSettings
 from worker.tracing import Tracing
-from workflows.scaffold.search import SEARCH
+from workflows.scaffold.search import ALL as SEARCH
 
 _log = logging.getLogger(__name__)
 
