@@ -1,0 +1,1 @@
+"""The parts of the local stack, one file per part."""
