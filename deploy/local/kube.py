@@ -22,7 +22,12 @@ from deploy.local.part import PartError, Stack, external
 Object = dict[str, Any]
 FIELD_MANAGER = "c5c3-stack"
 # An API server that has just begun to serve a new kind answers these for a moment.
-SOON = ("no matches for kind", "could not find the requested resource", "connection refused", "ensure CRDs are installed")
+SOON = (
+    "no matches for kind",
+    "could not find the requested resource",
+    "connection refused",
+    "ensure CRDs are installed",
+)
 
 
 def tool(distribution: str, program: str) -> Path:
@@ -94,7 +99,9 @@ async def get(stack: Stack, cluster: str, resource: str, namespace: str | None, 
     """One object, or None when it (or its kind) does not exist. `resource` as kubectl takes it: users.openstack.k-orc.cloud."""
     where = ("-n", namespace) if namespace else ()
     try:
-        text = await kubectl(stack, cluster, "get", resource, name, *where, "-o", "json", "--ignore-not-found", seconds=10)
+        text = await kubectl(
+            stack, cluster, "get", resource, name, *where, "-o", "json", "--ignore-not-found", seconds=10
+        )
     except PartError as error:
         if "doesn't have a resource type" in str(error):
             return None
@@ -120,7 +127,9 @@ async def wait(
             return seen
         if asyncio.get_running_loop().time() > deadline:
             status = json.dumps((seen or {}).get("status", "no status")) if seen else "it does not exist"
-            raise PartError(f"{resource} {namespace or ''}/{name} was not as awaited after {seconds:.0f} s: {status[:800]}")
+            raise PartError(
+                f"{resource} {namespace or ''}/{name} was not as awaited after {seconds:.0f} s: {status[:800]}"
+            )
         await asyncio.sleep(0.25)
 
 
@@ -134,7 +143,9 @@ def condition(name: str, status: str = "True") -> Callable[[Object | None], bool
     return holds
 
 
-async def grant(stack: Stack, cluster: str, user: str, role: str = "cluster-admin", rules: Sequence[Object] | None = None) -> Path:
+async def grant(
+    stack: Stack, cluster: str, user: str, role: str = "cluster-admin", rules: Sequence[Object] | None = None
+) -> Path:
     """A kubeconfig for a part's own user (a client certificate), bound to a ClusterRole; `rules`, when given, make that role."""
     path = kubeconfig(stack, cluster, user)
     if external("KUBECONFIG" if cluster == "management" else "TARGET_KUBECONFIG"):
@@ -152,7 +163,14 @@ async def grant(stack: Stack, cluster: str, user: str, role: str = "cluster-admi
     made: list[Object] = []
     if rules is not None:
         meta = {"name": role}
-        made.append({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": meta, "rules": list(rules)})
+        made.append(
+            {
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "ClusterRole",
+                "metadata": meta,
+                "rules": list(rules),
+            }
+        )
     await apply(stack, cluster, [*made, binding])
     return path
 
@@ -165,7 +183,10 @@ def token_kubeconfig(server: str, ca: bytes, user: str, token: str) -> bytes:
             "kind": "Config",
             "current-context": "default",
             "clusters": [
-                {"name": "default", "cluster": {"server": server, "certificate-authority-data": base64.b64encode(ca).decode()}}
+                {
+                    "name": "default",
+                    "cluster": {"server": server, "certificate-authority-data": base64.b64encode(ca).decode()},
+                }
             ],
             "contexts": [{"name": "default", "context": {"cluster": "default", "user": user}}],
             "users": [{"name": user, "user": {"token": token}}],

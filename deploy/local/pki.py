@@ -89,7 +89,9 @@ def client_kubeconfig(stack: Stack, cluster: str, user: str, path: Path, groups:
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": cluster,
-        "clusters": [{"name": cluster, "cluster": {"server": server(stack, cluster), "certificate-authority-data": data(ca[0])}}],
+        "clusters": [
+            {"name": cluster, "cluster": {"server": server(stack, cluster), "certificate-authority-data": data(ca[0])}}
+        ],
         "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": user}}],
         "users": [{"name": user, "user": {"client-certificate-data": data(crt), "client-key-data": data(key)}}],
     }
@@ -121,7 +123,10 @@ def _issue(
 ) -> None:
     private = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name(
-        [*(x509.NameAttribute(NameOID.ORGANIZATION_NAME, g) for g in groups), x509.NameAttribute(NameOID.COMMON_NAME, name)]
+        [
+            *(x509.NameAttribute(NameOID.ORGANIZATION_NAME, g) for g in groups),
+            x509.NameAttribute(NameOID.COMMON_NAME, name),
+        ]
     )
     now = datetime.datetime.now(datetime.UTC)
     signer: ec.EllipticCurvePrivateKey = private
