@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import http.client
 import importlib.metadata
 import json
 import os
 import shutil
+import ssl
+import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -96,7 +99,7 @@ async def apply(stack: Stack, cluster: str, objects: Sequence[Object], seconds: 
 
 
 async def get(stack: Stack, cluster: str, resource: str, namespace: str | None, name: str) -> Object | None:
-    """One object, or None when it (or its kind) does not exist. `resource` as kubectl takes it: users.openstack.k-orc.cloud."""
+    """One object, or None when it or its kind does not exist. `resource` in kubectl's words: users.openstack.k-orc.cloud."""
     where = ("-n", namespace) if namespace else ()
     try:
         text = await kubectl(
@@ -119,7 +122,7 @@ async def wait(
     predicate: Callable[[Object | None], bool],
     seconds: float,
 ) -> Object | None:
-    """Looks until the predicate holds (it is given None while the object is absent); past the limit a PartError with its status."""
+    """Looks until the predicate holds (of None while there is none); past the limit a PartError with the status."""
     deadline = asyncio.get_running_loop().time() + seconds
     while True:
         seen = await get(stack, cluster, resource, namespace, name)
@@ -146,7 +149,7 @@ def condition(name: str, status: str = "True") -> Callable[[Object | None], bool
 async def grant(
     stack: Stack, cluster: str, user: str, role: str = "cluster-admin", rules: Sequence[Object] | None = None
 ) -> Path:
-    """A kubeconfig for a part's own user (a client certificate), bound to a ClusterRole; `rules`, when given, make that role."""
+    """A kubeconfig for a part's own user, bound to a ClusterRole, which is made when `rules` are given."""
     path = kubeconfig(stack, cluster, user)
     if external("KUBECONFIG" if cluster == "management" else "TARGET_KUBECONFIG"):
         # We hold no CA of a cluster that is not ours: the part speaks with the rights we were given.
@@ -193,3 +196,19 @@ def token_kubeconfig(server: str, ca: bytes, user: str, token: str) -> bytes:
         },
         indent=1,
     ).encode()
+
+
+async def answers(url: str, context: ssl.SSLContext | None = None, seconds: float = 2) -> bool:
+    """Whether a page answers with 200 within the limit. Certificates are checked against the context alone."""
+
+    # No proxy of the environment: everything is on loopback.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
+
+    def look() -> bool:
+        try:
+            with opener.open(url, timeout=seconds) as page:
+                return bool(page.status == 200)
+        except (OSError, http.client.HTTPException):
+            return False
+
+    return await asyncio.to_thread(look)

@@ -19,8 +19,8 @@ _saying: ContextVar[Callable[[str], None]] = ContextVar("_saying", default=lambd
 class Process:
     """A program to keep running. Its output goes to `<stack.folder>/logs/<part>.log`.
 
-    A running process is replaced at `up` when its argv, env or cwd differ from what is wanted now; `version` is one more
-    thing to compare (a digest of the configuration files it has read, say).
+    A running process is replaced at `up` when its argv, env or cwd differ from what is wanted now; `version` is one
+    more thing to compare (a digest of the configuration files it has read, say).
     """
 
     argv: tuple[str, ...]
@@ -56,7 +56,7 @@ class Part:
     later: bool = False
 
     async def prepare(self, stack: Stack) -> None:
-        """Builds, downloads, initialises data. Runs before `needs` are up. May take minutes the first time, nothing later."""
+        """Builds, downloads, initialises data. Runs before `needs` are up. May take minutes the first time."""
 
     async def configure(self, stack: Stack) -> None:
         """Runs once `needs` are up, right before the process: what can only be made then (a user, a kubeconfig)."""
@@ -72,13 +72,17 @@ class Part:
     async def bootstrap(self, stack: Stack) -> None:
         """Runs after `ready`, at every `up`: objects, users, schemas that the part must hold."""
 
+    def exports(self, stack: Stack) -> Mapping[str, str]:
+        """Environment variables with which a person's tools find this part (`python -m deploy.local env`)."""
+        return {}
+
 
 class PartError(Exception):
     """A part cannot be had. The text is one sentence that says what to do."""
 
 
 def say(text: str) -> None:
-    """Tells the person who waits what this part is busy with ("building", "downloading"). Free to call anywhere in a part."""
+    """Tells the person who waits what this part is busy with ("downloading"). May be called anywhere in a part."""
     _saying.get()(text)
 
 

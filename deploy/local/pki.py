@@ -11,6 +11,7 @@ import datetime
 import ipaddress
 import json
 import os
+import ssl
 from pathlib import Path
 
 from cryptography import x509
@@ -154,3 +155,11 @@ def _issue(
     certificate = builder.sign(signer, hashes.SHA256())
     write_secret(key, _private(private))
     write_secret(crt, certificate.public_bytes(serialization.Encoding.PEM))
+
+
+def admin_context(stack: Stack, cluster: str) -> ssl.SSLContext:
+    """What an HTTPS client needs to speak to the cluster as its admin, and to no other server."""
+    where = folder(stack, cluster)
+    context = ssl.create_default_context(cafile=str(where / "ca.crt"))
+    context.load_cert_chain(where / "user-admin.crt", where / "user-admin.key")
+    return context
