@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from deploy.local.commands import write_private
+from deploy.local.pki import write_secret
 
 LOCAL_NAMES = ("localhost", "127.0.0.1")
 _LIFETIME = datetime.timedelta(days=1095)
@@ -107,5 +107,5 @@ def _general_name(host: str) -> x509.GeneralName:
 
 def _store(pair: Pair, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
     form = serialization.PrivateFormat.PKCS8
-    write_private(pair.key, key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
-    write_private(pair.certificate, certificate.public_bytes(serialization.Encoding.PEM))
+    write_secret(pair.key, key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
+    write_secret(pair.certificate, certificate.public_bytes(serialization.Encoding.PEM))

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
+from deploy.local import pki
 from deploy.local.part import PartError
 
 
@@ -54,33 +54,8 @@ async def run(
     return text
 
 
-def write_private(path: Path, text: str | bytes) -> None:
-    """Replaces a file in one step; only its owner can read it, at no moment anyone else."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    scratch.unlink(missing_ok=True)
-    handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with open(handle, "wb") as file:
-        file.write(text.encode() if isinstance(text, str) else text)
-    scratch.replace(path)
-
-
 def password(path: Path) -> str:
     """The password kept at `path`, made at the first call."""
     if not path.exists():
-        write_private(path, secrets.token_urlsafe(24))
+        pki.write_secret(path, secrets.token_urlsafe(24).encode())
     return path.read_text()
-
-
-@contextlib.asynccontextmanager
-async def alone(path: Path) -> AsyncIterator[None]:
-    """Holds a lock between processes: two instances share `home` and must not fill it at the same time."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                await asyncio.sleep(0.2)
-        yield

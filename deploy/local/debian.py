@@ -10,8 +10,9 @@ import re
 import shutil
 from pathlib import Path
 
-from deploy.local.commands import alone, run
+from deploy.local.commands import run
 from deploy.local.part import PartError
+from deploy.local.programs import alone
 
 
 async def unpack(home: Path, name: str, packages: tuple[str, ...], programs: tuple[str, ...], remedy: str) -> Path:

@@ -19,9 +19,11 @@ from pathlib import Path
 import pymysql
 
 from deploy.local.authority import LOCAL_NAMES, Pair, authority, issue
-from deploy.local.commands import alone, password, run, write_private
+from deploy.local.commands import password, run
 from deploy.local.part import Part, Process, Stack, say
 from deploy.local.parts import mariadb
+from deploy.local.pki import write_secret
+from deploy.local.programs import alone
 
 REGION = "RegionOne"
 _REMEDY = "see the reason above it in the log, or remove the instance's folder to start afresh"
@@ -85,26 +87,25 @@ class Keystone(Part):
     name = "keystone"
     needs: tuple[str, ...] = ("mariadb",)
     port_names = ("keystone",)
+    patience = 120
 
     async def prepare(self, stack: Stack) -> None:
         """The virtual environment (a minute, once for all instances), keys and configuration."""
         await _environment(stack.home)
         folder = _folder(stack)
         issue(authority_pair(stack), folder / "tls", "keystone", LOCAL_NAMES)
-        write_private(folder / "wsgi.py", _WSGI)
-        write_private(
-            folder / "keystone.conf",
-            _CONFIGURATION.format(
-                url=auth_url(stack).removesuffix("/v3"),
-                password=password(folder / "database-password"),
-                port=stack.ports["mariadb"],
-                folder=folder,
-            ),
+        write_secret(folder / "wsgi.py", _WSGI.encode())
+        configuration = _CONFIGURATION.format(
+            url=auth_url(stack).removesuffix("/v3"),
+            password=password(folder / "database-password"),
+            port=stack.ports["mariadb"],
+            folder=folder,
         )
+        write_secret(folder / "keystone.conf", configuration.encode())
         for kind in ("fernet", "credential"):
             for number in ("0", "1"):  # the staged key and the primary one
                 if not (folder / kind / number).exists():
-                    write_private(folder / kind / number, base64.urlsafe_b64encode(secrets.token_bytes(32)))
+                    write_secret(folder / kind / number, base64.urlsafe_b64encode(secrets.token_bytes(32)))
             (folder / kind).chmod(0o700)  # or keystone warns at each start
 
     def process(self, stack: Stack) -> Process:
@@ -124,7 +125,8 @@ class Keystone(Part):
             "--no-control-socket",
             "wsgi:application",
         )
-        return Process(argv, _variables(folder), folder)
+        read = hashlib.sha256((folder / "keystone.conf").read_bytes() + (folder / "tls" / "keystone.crt").read_bytes())
+        return Process(argv, _variables(folder), folder, read.hexdigest())
 
     async def ready(self, stack: Stack) -> bool:
         """Whether the version document is served, over TLS that verifies."""

@@ -17,8 +17,9 @@ import pymysql
 from pymysql.cursors import Cursor
 
 from deploy.local import debian
-from deploy.local.commands import password, run, write_private
+from deploy.local.commands import password, run
 from deploy.local.part import Part, Process, Stack, say
+from deploy.local.pki import write_secret
 
 _REMEDY = "install the Debian package mariadb-server (10.11 or newer), then run this again"
 _PACKAGES = ("mariadb-server", "mariadb-server-core", "mariadb-client-core", "mariadb-common")
@@ -159,7 +160,7 @@ def _write_init_file(stack: Stack) -> None:
         f"CREATE OR REPLACE USER 'root'@'%' IDENTIFIED BY '{secret}';",
         "GRANT ALL PRIVILEGES ON *.* TO 'root'@'%' WITH GRANT OPTION;",
     ]
-    write_private(_folder(stack) / "init.sql", "\n".join(statements) + "\n")
+    write_secret(_folder(stack) / "init.sql", "\n".join([*statements, ""]).encode())
 
 
 PARTS = (MariaDB(),)
