@@ -99,7 +99,7 @@ async def apply(stack: Stack, cluster: str, objects: Sequence[Object], seconds: 
 
 
 async def get(stack: Stack, cluster: str, resource: str, namespace: str | None, name: str) -> Object | None:
-    """One object, or None when it or its kind does not exist. `resource` in kubectl's words: users.openstack.k-orc.cloud."""
+    """One object, or None when it or its kind is absent. `resource` as kubectl has it: users.openstack.k-orc.cloud."""
     where = ("-n", namespace) if namespace else ()
     try:
         text = await kubectl(
