@@ -16,8 +16,8 @@ from temporalio.common import RetryPolicy, SearchAttributePair, TypedSearchAttri
 from temporalio.exceptions import TemporalError
 from temporalio.service import RPCError, RPCStatusCode
 
+from workflows.scaffold import search
 from workflows.scaffold.order import RING, OrderRef
-from workflows.scaffold.search import CLUSTER, KIND, NAMESPACE
 
 RPC_TIMEOUT = timedelta(seconds=10)
 
@@ -79,9 +79,9 @@ class TemporalDoorbell:
             retry_policy=REBIRTH,
             search_attributes=TypedSearchAttributes(
                 [
-                    SearchAttributePair(KIND, ref.kind),
-                    SearchAttributePair(NAMESPACE, ref.namespace),
-                    SearchAttributePair(CLUSTER, ref.cluster or "management"),
+                    SearchAttributePair(search.KIND, ref.kind),
+                    SearchAttributePair(search.NAMESPACE, ref.namespace),
+                    SearchAttributePair(search.CLUSTER, ref.cluster or search.MANAGEMENT),
                 ]
             ),
             static_summary=f"{ref.kind} {ref.key}" + (f" on cluster {ref.cluster}" if ref.cluster else ""),
@@ -89,7 +89,7 @@ class TemporalDoorbell:
         )
 
     async def open_runs(self, kind: str) -> AsyncIterator[OrderRef]:
-        query = f'{KIND.name} = "{kind}" AND ExecutionStatus = "Running"'
+        query = f'{search.KIND.name} = "{kind}" AND ExecutionStatus = "Running"'
         try:
             async for run in self._client.list_workflows(query, rpc_timeout=RPC_TIMEOUT):
                 try:
