@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -27,6 +27,9 @@ FIELD_MANAGER = "cobaltcore-operator"
 """Field manager of every apply: the reference operator's, so that orders move between the two (contracts 3)."""
 
 REQUEST_SECONDS = 10.0
+
+_WHOLE = "application/json"
+_METADATA = "application/json;as={};g=meta.k8s.io;v=v1"
 
 _log = logging.getLogger(__name__)
 _tracer = trace.get_tracer("c5c3.cluster")
@@ -85,13 +88,19 @@ class Cluster:
             raise
 
     async def list(
-        self, kind: Kind, namespace: str | None = None, *, labels: Mapping[str, str] | None = None
+        self,
+        kind: Kind,
+        namespace: str | None = None,
+        *,
+        labels: Mapping[str, str] | None = None,
+        metadata_only: bool = False,
     ) -> Object:
         """The whole list object (`metadata.resourceVersion`, `items`), fetched in pages of 500."""
         items: list[Object] = []
         query = {"limit": "500", **({"labelSelector": selector(labels)} if labels else {})}
+        accept = _METADATA.format("PartialObjectMetadataList") if metadata_only else _WHOLE
         while True:
-            page = await self._request("GET", kind, namespace, query=query)
+            page = await self._request("GET", kind, namespace, query=query, accept=accept)
             items += page.get("items") or []
             more = page["metadata"].get("continue")
             if not more:
@@ -147,7 +156,7 @@ class Cluster:
         seconds: int,
         silence: float = 70.0,
         metadata_only: bool = False,
-    ) -> AsyncIterator[Object]:
+    ) -> AsyncGenerator[Object]:
         """Events `{type, object}` after a version, until the server ends the watch after about `seconds`.
 
         Bookmarks are asked for and yielded. Silence for longer than `silence` seconds is an error (`status` 0), as
@@ -160,9 +169,7 @@ class Cluster:
         if name:
             query["fieldSelector"] = f"metadata.name={name}"
         doing = f"watching {kind.plural}{_at(self.name)}"
-        accept = "application/json"
-        if metadata_only:
-            accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+        accept = _METADATA.format("PartialObjectMetadata") if metadata_only else _WHOLE
         limit = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=silence)
         try:
             answer = await self._send("GET", kind.path(namespace), query, None, None, limit, accept)
@@ -190,6 +197,7 @@ class Cluster:
         body: Object | None = None,
         query: Mapping[str, str] | None = None,
         content_type: str | None = None,
+        accept: str = _WHOLE,
     ) -> Object:
         target = "/".join(part for part in (namespace, name, sub) if part)
         doing = f"{_VERBS[method]} {kind.kind} {target}{_at(self.name)}".replace("  ", " ")
@@ -198,7 +206,7 @@ class Cluster:
             limit = aiohttp.ClientTimeout(total=REQUEST_SECONDS, sock_connect=5)
             try:
                 path = kind.path(namespace, name, sub)
-                answer = await self._send(method, path, query or {}, body, content_type, limit, "application/json")
+                answer = await self._send(method, path, query or {}, body, content_type, limit, accept)
                 async with answer.response as response:
                     data = await response.read()
             except (TimeoutError, aiohttp.ClientError, OSError) as error:
@@ -233,7 +241,7 @@ def selector(labels: Mapping[str, str]) -> str:
     return ",".join(f"{key}={value}" for key, value in labels.items())
 
 
-async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+async def _lines(content: aiohttp.StreamReader) -> AsyncGenerator[bytes]:
     """Lines of any length: aiohttp's own iteration refuses those over its buffer (4 MiB), which an event may be."""
     held = bytearray()
     async for chunk in content.iter_any():

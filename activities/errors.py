@@ -10,11 +10,10 @@ from contextlib import contextmanager
 
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
+from workflows.scaffold.steps import MOVED
+
 # 409 is decided by the caller; these heal without anybody changing a request of ours.
 _PASSING = frozenset({408, 409, 410, 429, 500, 502, 503, 504})
-
-MOVED = "OrderMoved"
-"""Type of the error that ends a step whose order is no longer the one it was started for."""
 
 
 class ClusterError(Exception):
@@ -63,5 +62,7 @@ def at_boundary() -> Iterator[None]:
         raise ApplicationError(
             str(error), type=MOVED, non_retryable=True, category=ApplicationErrorCategory.BENIGN
         ) from None
+    except StepExpired as error:
+        raise ApplicationError(str(error), type="StepExpired") from None
     except ClusterError as error:
         raise ApplicationError(str(error), type=error.reason, non_retryable=not error.passing) from None
