@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 import psutil
 
@@ -26,7 +27,8 @@ from deploy.local.programs import alone
 DEFAULT = "demo"
 # Told (part, state, detail): waiting, preparing, starting, bootstrapping, ready, failed.
 Progress = Callable[[str, str, str], None]
-_later: dict[str, asyncio.Task[None]] = {}
+# What `up` left to do, by the loop that does it.
+_later: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, asyncio.Task[None]]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -115,13 +117,17 @@ async def up(instance: str = DEFAULT, parts: Iterable[str] | None = None, progre
         await _cancel(tasks.values())
         raise
     rest = [task for name, task in tasks.items() if name not in soon]
-    _later[instance] = asyncio.create_task(_all(rest, hurry=False))
+    _left()[instance] = asyncio.create_task(_all(rest, hurry=False))
     return stack
+
+
+def _left() -> dict[str, asyncio.Task[None]]:
+    return _later.setdefault(asyncio.get_running_loop(), {})
 
 
 async def later(instance: str = DEFAULT) -> None:
     """Waits for the parts that `up` left building or starting; raises if one of them failed."""
-    if task := _later.pop(instance, None):
+    if task := _left().pop(instance, None):
         try:
             await task
         except asyncio.CancelledError:
@@ -131,7 +137,7 @@ async def later(instance: str = DEFAULT) -> None:
 
 async def down(instance: str = DEFAULT, forget: bool = False, progress: Progress = _silent) -> None:
     """Ends every process of the instance, who needs others first; `forget` deletes its data, keys and logs too."""
-    if task := _later.pop(instance, None):
+    if task := _left().pop(instance, None):
         await _cancel([task])
     folder = home() / "instances" / instance
     if not folder.exists():
