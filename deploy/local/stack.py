@@ -70,6 +70,15 @@ def open_stack(instance: str = DEFAULT) -> Stack:
     return Stack(instance, base, folder, ports.choose(folder, names))
 
 
+def existing(instance: str = DEFAULT) -> Stack:
+    """The instance, if there is one: for looking, which makes nothing."""
+    folder = home() / "instances" / instance
+    if not (kept := ports.written(folder)):
+        command = f"python -m deploy.local up --instance {instance}"
+        raise PartError(f"there is no instance {instance!r} in {home()}: `{command}` makes one")
+    return Stack(instance, home(), folder, kept)
+
+
 def chosen(names: Iterable[str] | None) -> list[Part]:
     """The named parts (or all) and whatever they need."""
     every = {part.name: part for part in registry()}
@@ -164,11 +173,8 @@ async def _end(stack: Stack, name: str, progress: Progress) -> None:
 
 async def status(instance: str = DEFAULT) -> list[Status]:
     """How each part is right now. Asks the parts themselves, each with a limit."""
-    folder = home() / "instances" / instance
-    stack = Stack(instance, home(), folder, ports.written(folder))
-    if not stack.ports:
-        return []
-    every = await asyncio.to_thread(processes.marked, folder)
+    stack = existing(instance)
+    every = await asyncio.to_thread(processes.marked, stack.folder)
 
     async def one(part: Part) -> Status:
         note = processes.running(stack, part.name)

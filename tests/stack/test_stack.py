@@ -221,3 +221,10 @@ async def test_unknown_parts_are_refused(parts: Parts) -> None:
     parts.are(Fake("a"))
     with pytest.raises(PartError, match="unknown part 'x': there are a"):
         await stack.up("t", ["x"])
+
+
+async def test_looking_makes_no_instance(parts: Parts, tmp_path: Path) -> None:
+    parts.are(Fake("a"))
+    with pytest.raises(PartError, match="there is no instance 'absent'"):
+        await stack.status("absent")
+    assert not (tmp_path / "instances").exists()
