@@ -11,6 +11,7 @@ import asyncio
 import os
 import re
 import shutil
+import sysconfig
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -221,8 +222,13 @@ async def start_part(stack: Stack, name: str, progress: Progress = _silent) -> N
 def environment(stack: Stack) -> dict[str, str]:
     """What a person's tools need to find the stack: KUBECONFIG, TEMPORAL_ADDRESS, …"""
     found = {"C5C3_STACK_INSTANCE": stack.instance}
+    # kubectl and temporal of the locked packages, before any other.
+    scripts = sysconfig.get_path("scripts")
+    search = os.environ.get("PATH", "").split(os.pathsep)
+    found["PATH"] = os.pathsep.join([scripts, *(folder for folder in search if folder != scripts)])
     for part in registry():
-        found |= part.exports(stack)
+        if stack.ports.keys() >= set(part.port_names):  # else it came with a newer version: `up` gives it ports
+            found |= part.exports(stack)
     return found
 
 
