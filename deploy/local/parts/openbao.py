@@ -33,6 +33,7 @@ cluster_addr = "https://127.0.0.1:{cluster_port}"
 storage "raft" {{
   path = "{folder}/data"
   node_id = "local"
+  performance_multiplier = 1
 }}
 
 listener "tcp" {{
