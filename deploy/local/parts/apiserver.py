@@ -10,7 +10,8 @@ import json
 from pathlib import Path
 
 from deploy.local import pki, programs
-from deploy.local.kube import answers, kubeconfig, kubectl
+from deploy.local.api import ApiError
+from deploy.local.kube import answers, call, kubeconfig
 from deploy.local.part import Part, PartError, Process, Stack, external
 
 AUDIT = {
@@ -82,8 +83,8 @@ class ApiServer(Part):
     async def ready(self, stack: Stack) -> bool:
         if external(SETTING[self.name]):
             try:
-                return "ok" in await kubectl(stack, self.name, "get", "--raw", "/readyz", seconds=5)
-            except PartError:
+                return bool((await call(stack, self.name, "GET", "/version"))["gitVersion"])
+            except ApiError:
                 return False
         return await answers(f"{pki.server(stack, self.name)}/readyz", pki.admin_context(stack, self.name))
 

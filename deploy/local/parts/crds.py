@@ -25,6 +25,7 @@ SOURCES = (
     ("cert-manager", "github.com/cert-manager/cert-manager", "deploy/crds"),
 )
 OURS = (Path(__file__).parents[2] / "crds" / "upstream", Path(__file__).parents[1] / "crds")
+NAMES_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 LABEL = "stack.c5c3.io/crds"
 
 
@@ -55,8 +56,9 @@ class Crds(Part):
 
     async def bootstrap(self, stack: Stack) -> None:
         crds = json.loads(self._file(stack).read_text())
-        there = await kube.kubectl(stack, "management", "get", "crd", "-l", f"{LABEL}={self._digest()}", "-o", "name")
-        if len(there.split()) < len(crds):
+        path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?labelSelector="
+        there = await kube.call(stack, "management", "GET", f"{path}{LABEL}%3D{self._digest()}", accept=NAMES_ONLY)
+        if len(there["items"] or ()) < len(crds):
             say(f"{len(crds)} kinds")
             await kube.apply(stack, "management", crds)
 

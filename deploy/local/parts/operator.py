@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
 from pathlib import Path
 from typing import Any
 
 from deploy.local import kube, pki
-from deploy.local.part import Part, PartError, Stack
+from deploy.local.api import Api, ApiError
+from deploy.local.part import Part, Stack
 from deploy.local.parts.crds import load
 
 DEPLOY = Path(__file__).parents[2]
@@ -22,7 +22,7 @@ TARGET = "edge-1"
 ORDERS = ("team-a", "team-b")
 NAMESPACES = {"management": (SYSTEM, CLUSTERS, "openstack", "openstack-ext", *ORDERS), "target": (SYSTEM, *ORDERS)}
 # A year; the API server may grant less, so what counts is whether the token still works.
-LIFETIME = "8760h"
+LIFETIME = 365 * 24 * 3600
 
 
 def token_file(stack: Stack) -> Path:
@@ -63,30 +63,29 @@ class Operator(Part):
         have = {(one["kind"], one["metadata"]["name"]) for one in made}
         made += [one for one in ours if (one["kind"], one["metadata"]["name"]) not in have]
         await kube.apply(stack, cluster, made)
+        await asyncio.to_thread(self._login, stack, cluster)
+
+    def _login(self, stack: Stack, cluster: str) -> None:
         config = kube.kubeconfig(stack, cluster, "operator")
-        if not await self._works(stack, config):
-            await self._login(stack, cluster, config)
-
-    async def _works(self, stack: Stack, config: Path) -> bool:
-        """Whether the kept login is still known to the cluster as ours."""
-        if not config.exists():
-            return False
-        try:
-            who = await kube.kubectl(
-                stack, "management", f"--kubeconfig={config}", "auth", "whoami", "-o", "json", seconds=5
-            )
-        except PartError:
-            return False
-        return bool(json.loads(who)["status"]["userInfo"]["username"] == f"system:serviceaccount:{SYSTEM}:{ACCOUNT}")
-
-    async def _login(self, stack: Stack, cluster: str, config: Path) -> None:
-        token = await kube.kubectl(stack, cluster, "create", "token", ACCOUNT, "-n", SYSTEM, f"--duration={LIFETIME}")
-        view = await kube.kubectl(stack, cluster, "config", "view", "--raw", "--minify", "--flatten", "-o", "json")
-        there = json.loads(view)["clusters"][0]["cluster"]
-        ca = base64.b64decode(there.get("certificate-authority-data", ""))
+        if config.exists() and self._works(config):
+            return
+        with Api(kube.kubeconfig(stack, cluster)) as api:
+            request = {"spec": {"expirationSeconds": LIFETIME}}
+            answer = api.call("POST", f"/api/v1/namespaces/{SYSTEM}/serviceaccounts/{ACCOUNT}/token", request)
+        token = answer["status"]["token"]
         if cluster == "management":
-            pki.write_secret(token_file(stack), token.strip().encode())
-        pki.write_secret(config, kube.token_kubeconfig(there["server"], ca, ACCOUNT, token.strip()))
+            pki.write_secret(token_file(stack), token.encode())
+        pki.write_secret(config, kube.token_kubeconfig(api.server, api.ca, ACCOUNT, token))
+
+    def _works(self, config: Path) -> bool:
+        """Whether the kept login is still known to the cluster as ours."""
+        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+        try:
+            with Api(config) as api:
+                who = api.call("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", review)
+        except ApiError:
+            return False
+        return bool(who["status"]["userInfo"]["username"] == f"system:serviceaccount:{SYSTEM}:{ACCOUNT}")
 
     def exports(self, stack: Stack) -> dict[str, str]:
         return {"OPERATOR_KUBECONFIG": str(kube.kubeconfig(stack, "management", "operator"))}

@@ -6,13 +6,7 @@ process loses nothing, a power cut may.
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
-from temporalio.client import Client
-from temporalio.service import RPCError
-
-from deploy.local.kube import tool
+from deploy.local.kube import answers, tool
 from deploy.local.part import Part, PartError, Process, Stack, external
 
 SEARCH_ATTRIBUTES = ("OrderKind", "OrderNamespace", "OrderCluster", "ControlPlane", "OrderReady", "OrderReason")
@@ -49,23 +43,13 @@ class Temporal(Part):
         return Process(tuple(argv), {"HOME": str(stack.folder / "temporal")})
 
     async def ready(self, stack: Stack) -> bool:
-        try:
-            client = await Client.connect(address(stack))
-            await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace="default"))
-        except (RPCError, RuntimeError):
-            return False
-        return True
+        if external("TEMPORAL"):
+            return True
+        return await answers(f"http://127.0.0.1:{stack.ports['temporal-http']}/api/v1/namespaces/default")
 
     async def bootstrap(self, stack: Stack) -> None:
-        """A server of the person's own is only looked at, never changed."""
-        from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
-
-        client = await Client.connect(address(stack))
-        listed = await client.operator_service.list_search_attributes(ListSearchAttributesRequest(namespace="default"))
-        if missing := [name for name in SEARCH_ATTRIBUTES if name not in listed.custom_attributes]:
-            flags = " ".join(f"--name {name} --type Keyword" for name in missing)
-            command = f"temporal operator search-attribute create --address {address(stack)} {flags}"
-            raise PartError(f"the Temporal at {address(stack)} lacks search attributes: run `{command}`")
+        if external("TEMPORAL"):
+            await _check(address(stack))
 
     def exports(self, stack: Stack) -> dict[str, str]:
         found = {"TEMPORAL_ADDRESS": address(stack)}
@@ -74,9 +58,23 @@ class Temporal(Part):
         return found
 
 
-def database(stack: Stack) -> Path:
-    """The file that holds everything Temporal knows."""
-    return stack.folder / "temporal" / "temporal.db"
+async def _check(where: str) -> None:
+    """A server of the person's own is only looked at, never changed."""
+    # Half a second to import, and not needed for a server of ours: it was given the names at its start.
+    from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
+    from temporalio.client import Client
+    from temporalio.service import RPCError
+
+    try:
+        client = await Client.connect(where)
+        request = ListSearchAttributesRequest(namespace="default")
+        listed = await client.operator_service.list_search_attributes(request)
+    except (RPCError, RuntimeError) as error:
+        raise PartError(f"C5C3_STACK_TEMPORAL={where} does not answer: {error}") from None
+    if missing := [name for name in SEARCH_ATTRIBUTES if name not in listed.custom_attributes]:
+        flags = " ".join(f"--name {name} --type Keyword" for name in missing)
+        command = f"temporal operator search-attribute create --address {where} {flags}"
+        raise PartError(f"the Temporal at {where} lacks search attributes: run `{command}`")
 
 
 PARTS = (Temporal(),)

@@ -1,0 +1,218 @@
+"""Keystone 30 in a virtual environment of its own, over MariaDB, behind gunicorn with TLS.
+
+Whether its schema and first objects are there is asked of the database, so nothing can disagree with it. The schema
+compares names ignoring case and accents, as a Keystone on MySQL does in production.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import secrets
+import shutil
+import ssl
+import sys
+from importlib import resources
+from pathlib import Path
+
+import pymysql
+
+from deploy.local.authority import LOCAL_NAMES, Pair, authority, issue
+from deploy.local.commands import password, run
+from deploy.local.part import Part, Process, Stack, say
+from deploy.local.parts import mariadb
+from deploy.local.pki import write_secret
+from deploy.local.programs import alone
+
+REGION = "RegionOne"
+_REMEDY = "see the reason above it in the log, or remove the instance's folder to start afresh"
+
+# keystone reads the arguments of whatever program it runs in: it must not see gunicorn's.
+_WSGI = """import sys
+
+sys.argv = sys.argv[:1]
+from keystone.server.wsgi import initialize_public_application
+
+application = initialize_public_application()
+"""
+
+_CONFIGURATION = """[DEFAULT]
+use_stderr = true
+default_log_levels = keystone=WARNING,oslo=WARNING,sqlalchemy=WARNING
+public_endpoint = {url}
+
+[database]
+connection = mysql+pymysql://keystone:{password}@127.0.0.1:{port}/keystone?charset=utf8mb3
+max_pool_size = 20
+
+[identity]
+password_hash_rounds = 4
+
+[token]
+expiration = 14400
+
+[fernet_tokens]
+key_repository = {folder}/fernet
+
+[fernet_receipts]
+key_repository = {folder}/fernet
+
+[credential]
+key_repository = {folder}/credential
+
+[cache]
+enabled = false
+"""
+
+
+def auth_url(stack: Stack) -> str:
+    """Where Keystone is: what a client's `auth_url` says."""
+    return f"https://127.0.0.1:{stack.ports['keystone']}/v3"
+
+
+def admin_password(stack: Stack) -> str:
+    """The password of the user `admin`, generated once."""
+    return password(_folder(stack) / "admin-password")
+
+
+def authority_pair(stack: Stack) -> Pair:
+    """The authority that Keystone's certificate is signed by."""
+    return authority(_folder(stack) / "tls", "keystone-ca")
+
+
+class Keystone(Part):
+    """The part."""
+
+    name = "keystone"
+    needs: tuple[str, ...] = ("mariadb",)
+    port_names = ("keystone",)
+    patience = 120
+
+    async def prepare(self, stack: Stack) -> None:
+        """The virtual environment (a minute, once for all instances), keys and configuration."""
+        await _environment(stack.home)
+        folder = _folder(stack)
+        issue(authority_pair(stack), folder / "tls", "keystone", LOCAL_NAMES)
+        write_secret(folder / "wsgi.py", _WSGI.encode())
+        configuration = _CONFIGURATION.format(
+            url=auth_url(stack).removesuffix("/v3"),
+            password=password(folder / "database-password"),
+            port=stack.ports["mariadb"],
+            folder=folder,
+        )
+        write_secret(folder / "keystone.conf", configuration.encode())
+        for kind in ("fernet", "credential"):
+            for number in ("0", "1"):  # the staged key and the primary one
+                if not (folder / kind / number).exists():
+                    write_secret(folder / kind / number, base64.urlsafe_b64encode(secrets.token_bytes(32)))
+            (folder / kind).chmod(0o700)  # or keystone warns at each start
+
+    def process(self, stack: Stack) -> Process:
+        """Idle connections are kept for longer than clients keep them: the server never closes one under a request."""
+        folder = _folder(stack)
+        argv = (
+            str(_venv(stack.home) / "bin" / "gunicorn"),
+            f"--bind=127.0.0.1:{stack.ports['keystone']}",
+            f"--certfile={folder / 'tls' / 'keystone.crt'}",
+            f"--keyfile={folder / 'tls' / 'keystone.key'}",
+            "--preload",
+            "--workers=2",
+            "--worker-class=gthread",
+            "--threads=4",
+            "--keep-alive=300",
+            "--graceful-timeout=3",
+            "--no-control-socket",
+            "wsgi:application",
+        )
+        read = hashlib.sha256((folder / "keystone.conf").read_bytes() + (folder / "tls" / "keystone.crt").read_bytes())
+        return Process(argv, _variables(folder), folder, read.hexdigest())
+
+    async def ready(self, stack: Stack) -> bool:
+        """Whether the version document is served, over TLS that verifies."""
+        return await asyncio.to_thread(_answers, auth_url(stack), authority_pair(stack).certificate)
+
+    async def bootstrap(self, stack: Stack) -> None:
+        """Schema, admin, roles, catalog: once, unless the database says that they are there."""
+        if await asyncio.to_thread(_bootstrapped, stack):
+            return
+        folder = _folder(stack)
+        secret = password(folder / "database-password")
+        await asyncio.to_thread(
+            mariadb.execute,
+            stack,
+            ("CREATE DATABASE IF NOT EXISTS keystone CHARACTER SET utf8mb3 COLLATE utf8mb3_general_ci", ()),
+            ("CREATE OR REPLACE USER 'keystone'@'%%' IDENTIFIED BY %s", (secret,)),
+            ("GRANT ALL PRIVILEGES ON keystone.* TO 'keystone'@'%'", ()),
+        )
+        manage = (_venv(stack.home) / "bin" / "keystone-manage", f"--config-file={folder / 'keystone.conf'}")
+        await run(*manage, "db_sync", env=_variables(folder), remedy=_REMEDY)
+        url = auth_url(stack)
+        await run(
+            *manage,
+            "bootstrap",
+            *("--bootstrap-username", "admin", "--bootstrap-project-name", "admin", "--bootstrap-role-name", "admin"),
+            *("--bootstrap-service-name", "keystone", "--bootstrap-region-id", REGION),
+            *("--bootstrap-public-url", url, "--bootstrap-internal-url", url, "--bootstrap-admin-url", url),
+            env={**_variables(folder), "OS_BOOTSTRAP_PASSWORD": admin_password(stack)},
+            remedy=_REMEDY,
+        )
+
+
+def _folder(stack: Stack) -> Path:
+    return stack.folder / "keystone"
+
+
+def _lock() -> Path:
+    return Path(str(resources.files("deploy.local") / "keystone.lock"))
+
+
+def _venv(home: Path) -> Path:
+    """The environment for this lock file and this Python: another lock is another folder."""
+    digest = hashlib.sha256(_lock().read_bytes()).hexdigest()[:12]
+    return home / "venvs" / f"keystone-{digest}-py{sys.version_info.major}{sys.version_info.minor}"
+
+
+async def _environment(home: Path) -> Path:
+    venv = _venv(home)
+    done = venv / "complete"
+    async with alone(home / "venvs" / ".keystone.lock"):
+        if not done.exists():
+            remedy = "check that Python's venv module is installed and that pip reaches its package index"
+            say("installing Keystone into a virtual environment")
+            await asyncio.to_thread(shutil.rmtree, venv, ignore_errors=True)
+            await run(sys.executable, "-m", "venv", venv, remedy=remedy)
+            pip = (venv / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+            await run(*pip, "--no-deps", "--require-hashes", "--requirement", _lock(), remedy=remedy, timeout=1800)
+            done.touch()
+    return venv
+
+
+def _variables(folder: Path) -> dict[str, str]:
+    return {
+        "OS_KEYSTONE_CONFIG_DIR": str(folder),
+        "OS_KEYSTONE_CONFIG_FILES": "keystone.conf",
+        "PYTHONWARNINGS": "ignore",
+    }
+
+
+def _answers(url: str, certificate: Path) -> bool:
+    from urllib.request import urlopen
+
+    try:
+        with urlopen(url, timeout=2, context=ssl.create_default_context(cafile=str(certificate))) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def _bootstrapped(stack: Stack) -> bool:
+    """The last thing that the bootstrap writes is the catalog's endpoints."""
+    query = "SELECT COUNT(*) FROM keystone.endpoint WHERE url = %s"
+    try:
+        return bool(mariadb.execute(stack, (query, (auth_url(stack),)))[0][0] == 3)
+    except pymysql.MySQLError:
+        return False
+
+
+PARTS = (Keystone(),)

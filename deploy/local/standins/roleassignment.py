@@ -1,0 +1,230 @@
+"""Stand-in for K-ORC's RoleAssignment, a kind that came after the K-ORC that is served here, over the real Keystone.
+
+Conditions, finalizers and waits are as that controller was seen to write them: both conditions always and together, a
+guard finalizer on whatever an assignment uses, and no `status.id`.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+from collections.abc import Iterator
+from typing import Any
+
+import kopf
+
+from deploy.local.standins.cloud import Cloud, Refused, Unreachable, Unusable
+from deploy.local.standins.loop import GONE, Cluster, Key, Object, Rings, key_of
+
+GROUP, VERSION = "openstack.k-orc.cloud", "v1alpha1"
+API = f"{GROUP}/{VERSION}"
+RESOURCE = f"{API}/roleassignments"
+FINALIZER = f"{GROUP}/roleassignment"
+# Field of the assignment -> kind, resource, and the field of status.resource that holds its id. In K-ORC's order.
+REFS = {
+    "roleRef": ("Role", f"{API}/roles", "roleID"),
+    "userRef": ("User", f"{API}/users", "userID"),
+    "groupRef": ("Group", f"{API}/groups", "groupID"),
+    "projectRef": ("Project", f"{API}/projects", "projectID"),
+    "domainRef": ("Domain", f"{API}/domains", "domainID"),
+}
+KINDS = {kind: resource for kind, resource, _ in REFS.values()} | {"Secret": "v1/secrets"}
+DONE = ("True", "Success", "OpenStack resource is available", "False", "Success", "OpenStack resource is up to date")
+
+cluster = Cluster()
+known: dict[Key, Object] = {}  # every assignment as last seen: what it uses must be known after it is gone
+clouds: dict[tuple[str, ...], Cloud] = {}
+
+
+class Waiting(Exception):
+    """Something is not there yet (a wait, not an error); `pause` is when to look again unasked."""
+
+    def __init__(self, message: str, pause: float | None = None) -> None:
+        super().__init__(message)
+        self.pause = pause
+
+
+async def look(key: Key) -> float | None:
+    """One pass over one assignment."""
+    seen = await cluster.get(RESOURCE, *key)
+    if seen is None:
+        return GONE
+    if "deletionTimestamp" in seen["metadata"]:
+        return await _delete(seen)
+    progressing = _condition(seen, "Progressing")
+    current = progressing.get("observedGeneration") == seen["metadata"]["generation"]
+    if progressing.get("status") == "False" and current:
+        return None
+    ids: Object | None = None
+    pause: float | None = None
+    try:
+        cloud = await _cloud(seen)
+        await cluster.add_finalizer(RESOURCE, seen, FINALIZER)
+        found = await _dependencies(seen)
+        await _assign(seen, cloud, found)
+        ids, verdict = found, DONE
+    except Waiting as wait:
+        verdict, pause = ("False", "Progressing", str(wait), "True", "Progressing", str(wait)), wait.pause
+    except Unreachable as error:
+        words = f"invalid configuration creating resource: {error}"
+        verdict = ("False", "InvalidConfiguration", words, "False", "InvalidConfiguration", words)
+    except (Unusable, Refused) as error:
+        if isinstance(error, Refused) and error.status == 409:
+            words = f"invalid configuration creating resource: {error}"
+            verdict = ("False", "InvalidConfiguration", words, "False", "InvalidConfiguration", words)
+        else:
+            verdict = ("False", "TransientError", str(error), "True", "TransientError", str(error))
+            pause = 2
+    await _report(seen, verdict, ids)
+    return pause
+
+
+async def _assign(seen: Object, cloud: Cloud, ids: Object) -> None:
+    if seen["spec"].get("managementPolicy", "managed") == "managed":
+        await cloud.request("PUT", _path(ids), (204,))
+    elif await cloud.request("HEAD", _path(ids), (204, 404)) == 404:
+        raise Waiting("Waiting for OpenStack resource to be created externally", 15)
+
+
+async def _delete(seen: Object) -> float | None:
+    """Takes the assignment back. Its own objects cannot have gone before it: the guards see to that."""
+    if FINALIZER not in seen["metadata"].get("finalizers", []):
+        return None
+    spec, ids = seen["spec"], (seen.get("status") or {}).get("resource") or {}
+    keeps = spec.get("managedOptions", {}).get("onDelete") == "detach"
+    if ids and spec.get("managementPolicy", "managed") == "managed" and not keeps:
+        try:
+            await (await _cloud(seen)).request("DELETE", _path(ids), (204, 404))
+        except (Waiting, Unusable, Unreachable, Refused) as error:
+            available = _condition(seen, "Available") or {
+                "status": "Unknown",
+                "reason": "TransientError",
+                "message": "",
+            }
+            as_is = (available["status"], available["reason"], available["message"])
+            reason = "Progressing" if isinstance(error, Waiting) else "TransientError"
+            await _report(seen, (*as_is, "True", reason, str(error)), ids)
+            return 2
+    await cluster.drop_finalizer(RESOURCE, seen, FINALIZER)
+    return None
+
+
+async def _cloud(seen: Object) -> Cloud:
+    """The client for the assignment's credentials, which are guarded like everything else it uses."""
+    ref, namespace = seen["spec"]["cloudCredentialsRef"], seen["metadata"]["namespace"]
+    secret = await cluster.get(KINDS["Secret"], namespace, ref["secretName"])
+    if secret is None:
+        raise Waiting(f"Waiting for Secret/{ref['secretName']} to be created")
+    await cluster.add_finalizer(KINDS["Secret"], secret, FINALIZER)
+    data = {name: base64.b64decode(value).decode() for name, value in (secret.get("data") or {}).items()}
+    told = (data.get("clouds.yaml", ""), data.get("cacert", ""), ref["cloudName"])
+    if told not in clouds:
+        clouds[told] = Cloud(told[0], told[1] or None, told[2])
+    await clouds[told].connect()
+    return clouds[told]
+
+
+async def _dependencies(seen: Object) -> Object:
+    """The Keystone ids of what the assignment joins; waits for all of them at once, and guards those that are there."""
+    ids, waits = {}, []
+    namespace = seen["metadata"]["namespace"]
+    for field, name in _references(seen):
+        kind, resource, id_field = REFS[field]
+        there = await cluster.get(resource, namespace, name)
+        if there is None:
+            waits.append(f"Waiting for {kind}/{name} to be created")
+            continue
+        await cluster.add_finalizer(resource, there, FINALIZER)
+        id_ = (there.get("status") or {}).get("id")
+        if id_ is None or _condition(there, "Available").get("status") != "True":
+            waits.append(f"Waiting for {kind}/{name} to be ready")
+        else:
+            ids[id_field] = id_
+    if waits:
+        raise Waiting("\n".join(waits))
+    return ids
+
+
+def _references(seen: Object) -> Iterator[tuple[str, str]]:
+    spec = seen["spec"]
+    joined = spec.get("resource") or (spec.get("import") or {}).get("filter") or {}
+    return ((field, str(joined[field])) for field in REFS if field in joined)
+
+
+def _path(ids: Object) -> str:
+    scope = f"/projects/{ids['projectID']}" if "projectID" in ids else f"/domains/{ids['domainID']}"
+    actor = f"/users/{ids['userID']}" if "userID" in ids else f"/groups/{ids['groupID']}"
+    return f"{scope}{actor}/roles/{ids['roleID']}"
+
+
+def _condition(seen: Object, type_: str) -> Object:
+    conditions = (seen.get("status") or {}).get("conditions") or []
+    return next((dict(c) for c in conditions if c["type"] == type_), {})
+
+
+async def _report(seen: Object, verdict: tuple[str, ...], ids: Object | None) -> None:
+    """Both conditions. Their time moves with any change of theirs, observedGeneration included, as K-ORC's does."""
+    generation = seen["metadata"]["generation"]
+    now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    wanted = []
+    for type_, (status, reason, message) in (("Available", verdict[:3]), ("Progressing", verdict[3:])):
+        fresh = {"type": type_, "status": status, "reason": reason, "message": message}
+        fresh["observedGeneration"] = generation
+        old = _condition(seen, type_)
+        since = old.pop("lastTransitionTime", now)
+        wanted.append({**fresh, "lastTransitionTime": since if old == fresh else now})
+    status_: Object = {"conditions": wanted} | ({"resource": ids} if ids else {})
+    if any((seen.get("status") or {}).get(field) != value for field, value in status_.items()):
+        meta = seen["metadata"]
+        await cluster.patch(RESOURCE, meta["namespace"], meta["name"], {"status": status_}, "status")
+
+
+rings = Rings(look)
+
+
+@kopf.on.event(GROUP, VERSION, "roleassignments")
+async def assignment_moved(body: kopf.Body, type: str | None, **_: Any) -> None:
+    """Rings the assignment; when it is gone, releases what only it still held."""
+    key = key_of(body)
+    if type != "DELETED":
+        known[key] = dict(body)
+        rings.ring(key)
+        return
+    gone = known.pop(key, dict(body))
+    rings.ring(key)
+    for kind, name in _uses(gone):
+        there = await cluster.get(KINDS[kind], key[0], name)
+        if there is not None:
+            await _release(kind, there)
+
+
+@kopf.on.event(GROUP, VERSION, "roles")
+@kopf.on.event(GROUP, VERSION, "users")
+@kopf.on.event(GROUP, VERSION, "groups")
+@kopf.on.event(GROUP, VERSION, "projects")
+@kopf.on.event(GROUP, VERSION, "domains")
+@kopf.on.event("v1", "secrets")
+async def used_moved(body: kopf.Body, type: str | None, **_: Any) -> None:
+    """Rings every assignment that uses this object, and lets a deleted one go that none uses any more."""
+    key, kind = key_of(body), str(body["kind"])
+    for other, seen in list(known.items()):
+        if other[0] == key[0] and (kind, key[1]) in set(_uses(seen)):
+            rings.ring(other)
+    if type != "DELETED" and "deletionTimestamp" in body["metadata"]:
+        await _release(kind, dict(body))
+
+
+def _uses(seen: Object) -> Iterator[tuple[str, str]]:
+    for field, name in _references(seen):
+        yield REFS[field][0], name
+    yield "Secret", str(seen["spec"]["cloudCredentialsRef"]["secretName"])
+
+
+async def _release(kind: str, there: Object) -> None:
+    """Takes our guard off an object that is being deleted, once no assignment uses it."""
+    meta = there["metadata"]
+    used = any(key[0] == meta["namespace"] and (kind, meta["name"]) in set(_uses(seen)) for key, seen in known.items())
+    if "deletionTimestamp" in meta and not used:
+        fresh = await cluster.get(KINDS[kind], meta["namespace"], meta["name"])
+        if fresh is not None:
+            await cluster.drop_finalizer(KINDS[kind], fresh, FINALIZER)
