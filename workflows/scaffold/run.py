@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 from temporalio import workflow
+from temporalio.common import Priority
 from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.exceptions import TimeoutError as TemporalTimeout
 from temporalio.workflow import ActivityCancellationType
@@ -154,6 +155,7 @@ class Run:
                 start_to_close_timeout=steps.START_TO_CLOSE,
                 retry_policy=steps.RETRY,
                 summary=summary,
+                priority=self._fair(),
             )
         except ActivityError as error:
             cause = error.cause
@@ -218,6 +220,10 @@ class Run:
 
     # -- inner parts --------------------------------------------------------------------------------------------
 
+    def _fair(self) -> Priority:
+        """Workers take turns between control planes, so that one tenant's storm delays nobody else."""
+        return Priority(fairness_key=(self.order.plane_key or self.ref.namespace)[:64])
+
     def _pause(self) -> float:
         pause: float = min(FIRST_PAUSE * 2**self._troubles, LONGEST_PAUSE)
         self._troubles += 1
@@ -281,6 +287,7 @@ class Run:
             retry_policy=steps.LOOK_RETRY,
             cancellation_type=ActivityCancellationType.TRY_CANCEL,
             summary=_short(wait.words),
+            priority=self._fair(),
         )
         bell = asyncio.create_task(workflow.wait_condition(lambda: self._rung))
         await workflow.wait([looking, bell], return_when=asyncio.FIRST_COMPLETED)
