@@ -54,6 +54,8 @@ class Part:
     patience: float = 60
     # Not needed for a first order: `up` hands the stack over while this part still builds or starts.
     later: bool = False
+    # Started only when it is named: `up` of everything leaves it out.
+    asked_for: bool = False
 
     async def prepare(self, stack: Stack) -> None:
         """Builds, downloads, initialises data. Runs before `needs` are up. May take minutes the first time."""

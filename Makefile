@@ -1,0 +1,43 @@
+# Few verbs; each is one line that calls Python. `make demo` and `make test` set up everything they need.
+PYTHON ?= python3
+INSTANCE ?= demo
+RUN = .venv/bin/python
+
+.PHONY: demo test check prove bench up down status logs clean
+
+demo: .venv/ready                 ## the stack, the product, three orders; ARGS=--once takes it all back and exits
+	$(RUN) -m deploy.local.demo --instance $(INSTANCE) $(ARGS)
+
+test: check                       ## everything but the long runs
+	$(RUN) -m pytest -m "not prove" $(ARGS)
+
+check: .venv/ready                ## seconds, no stack: lint, types, import contracts, pure tests
+	$(RUN) -m tests.check
+
+prove: .venv/ready                ## the long runs: idle for ten minutes, two hundred orders, killed workers
+	$(RUN) -m pytest -m prove $(ARGS)
+
+bench: .venv/ready                ## order to Ready against the same children applied by hand, interleaved in one run
+	$(RUN) -m tests.bench $(ARGS)
+
+up: .venv/ready
+	$(RUN) -m deploy.local up --instance $(INSTANCE)
+
+down: .venv/ready
+	$(RUN) -m deploy.local down --instance $(INSTANCE) $(ARGS)
+
+status: .venv/ready
+	$(RUN) -m deploy.local status --instance $(INSTANCE)
+
+logs: .venv/ready                 ## PART=worker
+	$(RUN) -m deploy.local logs $(PART) --instance $(INSTANCE)
+
+clean:                            ## forgets the instance and the virtual environment; built programs stay cached
+	-$(RUN) -m deploy.local down --forget --instance $(INSTANCE)
+	rm -rf .venv
+
+.venv/ready: requirements.lock
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed: set PYTHON=python3.11")'
+	$(PYTHON) -m venv .venv
+	$(RUN) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	touch $@

@@ -1,0 +1,34 @@
+"""Claims: one Lease per identity that is about to be created in Keystone, so that two orders never both create it.
+
+Creation of the Lease is the atomic test; it is marked like a child and goes with the children (contracts 14.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from activities.cluster import LEASE, Cluster
+from activities.errors import Conflict
+
+
+async def claim(cluster: Cluster, namespace: str, name: str, holder: str, labels: Mapping[str, str]) -> str | None:
+    """Claims, and answers who holds the claim now; None when it vanished between the two looks: ask again."""
+    body = {
+        "metadata": {"name": name, "namespace": namespace, "labels": dict(labels)},
+        "spec": {"holderIdentity": holder, "acquireTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")},
+    }
+    try:
+        await cluster.create(LEASE, body)
+    except Conflict:
+        live = await cluster.get(LEASE, namespace, name)
+        return str((live.get("spec") or {}).get("holderIdentity") or "") if live else None
+    return holder
+
+
+async def drop(cluster: Cluster, namespace: str, labels: Mapping[str, str]) -> None:
+    """Drops every claim that carries the labels."""
+    found = await cluster.list(LEASE, namespace, labels=labels)
+    for lease in found["items"]:
+        meta = lease["metadata"]
+        await cluster.delete(LEASE, namespace, meta["name"], meta["uid"])

@@ -1,0 +1,282 @@
+"""One Kubernetes API server: the requests we make of it, over the official client used as transport only.
+
+Plain dicts in and out, explicit content types and time limits, a static table of kinds: no discovery, no generated
+models (they refuse unknown fields), no request without a limit. An absent object is `None` only when the server
+named that object in its answer; every other 404 is an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+import aiohttp
+from kubernetes.aio.client import ApiClient
+from opentelemetry import trace
+
+from activities.errors import ClusterError, Conflict, NotServed
+
+Object = dict[str, Any]
+
+FIELD_MANAGER = "cobaltcore-operator"
+"""Field manager of every apply: the reference operator's, so that orders move between the two (contracts 3)."""
+
+REQUEST_SECONDS = 10.0
+
+SILENT = "Silent"
+"""Reason of the error by which a watch ends on which nothing was heard for too long."""
+
+_WHOLE = "application/json"
+_METADATA = "application/json;as={};g=meta.k8s.io;v=v1"
+
+_log = logging.getLogger(__name__)
+_tracer = trace.get_tracer("c5c3.cluster")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of the static table: where the API server serves it."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str | None, name: str | None = None, sub: str | None = None) -> str:
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        parts = [root, *(("namespaces", namespace) if namespace else ()), self.plural]
+        return "/".join([*parts, *(part for part in (name, sub) if part)])
+
+
+CONTROL_PLANE = Kind("c5c3.io", "v1alpha1", "controlplanes", "ControlPlane")
+KEYSTONE_PROJECT = Kind("c5c3.io", "v1alpha1", "keystoneprojects", "KeystoneProject")
+KEYSTONE_ROLE_ASSIGNMENT = Kind("c5c3.io", "v1alpha1", "keystoneroleassignments", "KeystoneRoleAssignment")
+KEYSTONE_APPLICATION_CREDENTIAL = Kind(
+    "c5c3.io", "v1alpha1", "keystoneapplicationcredentials", "KeystoneApplicationCredential"
+)
+KORC_PROJECT = Kind("openstack.k-orc.cloud", "v1alpha1", "projects", "Project")
+LEASE = Kind("coordination.k8s.io", "v1", "leases", "Lease")
+SECRET = Kind("", "v1", "secrets", "Secret")
+
+ORDER_KINDS: Mapping[str, Kind] = {KEYSTONE_PROJECT.kind: KEYSTONE_PROJECT}
+"""The kinds a person orders, by name: each is a workflow type of the same name."""
+
+
+class Cluster:
+    """One API server. `name` is the registered target cluster's, empty for the management cluster."""
+
+    def __init__(self, name: str, api: ApiClient) -> None:
+        self.name = name
+        self._api = api
+
+    async def close(self) -> None:
+        await self._api.close()
+
+    async def get(self, kind: Kind, namespace: str | None, name: str) -> Object | None:
+        """The object, or None when the server says that this very object does not exist."""
+        try:
+            return await self._request("GET", kind, namespace, name)
+        except ClusterError as error:
+            if error.status == 404 and not isinstance(error, NotServed):
+                return None
+            raise
+
+    async def list(
+        self,
+        kind: Kind,
+        namespace: str | None = None,
+        *,
+        labels: Mapping[str, str] | None = None,
+        metadata_only: bool = False,
+    ) -> Object:
+        """The whole list object (`metadata.resourceVersion`, `items`), fetched in pages of 500."""
+        items: list[Object] = []
+        query = {"limit": "500", **({"labelSelector": selector(labels)} if labels else {})}
+        accept = _METADATA.format("PartialObjectMetadataList") if metadata_only else _WHOLE
+        while True:
+            page = await self._request("GET", kind, namespace, query=query, accept=accept)
+            items += page.get("items") or []
+            more = page["metadata"].get("continue")
+            if not more:
+                return {**page, "items": items}
+            query = {**query, "continue": more}
+
+    async def apply(self, kind: Kind, body: Object, *, force: bool) -> Object:
+        """Server-side apply as our field manager; the answer is the live object, status included."""
+        meta = body["metadata"]
+        full = {"apiVersion": kind.api_version, "kind": kind.kind, **body}
+        query = {"fieldManager": FIELD_MANAGER, "force": "true" if force else "false"}
+        return await self._request(
+            "PATCH", kind, meta.get("namespace"), meta["name"], body=full, query=query,
+            content_type="application/apply-patch+yaml",
+        )  # fmt: skip
+
+    async def create(self, kind: Kind, body: Object) -> Object:
+        full = {"apiVersion": kind.api_version, "kind": kind.kind, **body}
+        query = {"fieldManager": FIELD_MANAGER}
+        return await self._request("POST", kind, body["metadata"].get("namespace"), body=full, query=query)
+
+    async def update(self, kind: Kind, body: Object) -> Object:
+        """Replaces the object as read, so `metadata.resourceVersion` makes a concurrent write fail ours."""
+        meta = body["metadata"]
+        query = {"fieldManager": FIELD_MANAGER}
+        return await self._request("PUT", kind, meta.get("namespace"), meta["name"], body=body, query=query)
+
+    async def patch(self, kind: Kind, namespace: str, name: str, body: Object, *, sub: str | None = None) -> Object:
+        """JSON merge patch, of the object or of its subresource `sub`; a resourceVersion in it is honoured."""
+        return await self._request(
+            "PATCH", kind, namespace, name, sub=sub, body=body, query={"fieldManager": FIELD_MANAGER},
+            content_type="application/merge-patch+json",
+        )  # fmt: skip
+
+    async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
+        """Asks for the deletion of that very object; gone already, or replaced by another, is success."""
+        try:
+            await self._request("DELETE", kind, namespace, name, body={"preconditions": {"uid": uid}})
+        except Conflict:
+            _log.debug("not deleted, another object has the name: %s %s/%s", kind.kind, namespace, name)
+        except ClusterError as error:
+            if error.status != 404 or isinstance(error, NotServed):
+                raise
+
+    async def watch(
+        self,
+        kind: Kind,
+        namespace: str | None,
+        resource_version: str,
+        *,
+        labels: Mapping[str, str] | None = None,
+        name: str | None = None,
+        seconds: int,
+        silence: float = 70.0,
+        metadata_only: bool = False,
+    ) -> AsyncGenerator[Object]:
+        """Events `{type, object}` after a version, until the server ends the watch after about `seconds`.
+
+        Bookmarks are asked for and yielded. Silence for longer than `silence` seconds is an error (`status` 0), as
+        is an `ERROR` event: it is raised with the Status' own code, 410 when the version is too old.
+        """
+        query = {"watch": "true", "resourceVersion": resource_version, "allowWatchBookmarks": "true",
+                 "timeoutSeconds": str(seconds)}  # fmt: skip
+        if labels:
+            query["labelSelector"] = selector(labels)
+        if name:
+            query["fieldSelector"] = f"metadata.name={name}"
+        doing = f"watching {kind.plural}{_at(self.name)}"
+        accept = _METADATA.format("PartialObjectMetadata") if metadata_only else _WHOLE
+        limit = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=silence)
+        try:
+            answer = await self._send("GET", kind.path(namespace), query, None, None, limit, accept)
+            async with answer.response as response:
+                if response.status >= 400:
+                    raise _refusal(doing, response.status, await response.read())
+                async for line in _lines(response.content):
+                    event = json.loads(line)
+                    if event["type"] == "ERROR":
+                        status = event["object"]
+                        code, reason = int(status.get("code") or 500), status.get("reason") or ""
+                        raise ClusterError(doing, code, reason, status.get("message") or "")
+                    yield event
+        except aiohttp.SocketTimeoutError:
+            raise ClusterError(doing, 0, SILENT, f"nothing was heard for {silence:g} s") from None
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            raise ClusterError(doing, 0, type(error).__name__, str(error)) from None
+
+    async def _request(
+        self,
+        method: str,
+        kind: Kind,
+        namespace: str | None,
+        name: str | None = None,
+        *,
+        sub: str | None = None,
+        body: Object | None = None,
+        query: Mapping[str, str] | None = None,
+        content_type: str | None = None,
+        accept: str = _WHOLE,
+    ) -> Object:
+        target = "/".join(part for part in (namespace, name, sub) if part)
+        doing = f"{_VERBS[method]} {kind.kind} {target}".rstrip() + _at(self.name)
+        attributes = {"k8s.cluster": self.name or "management", "k8s.kind": kind.kind, "k8s.object": target}
+        with _tracer.start_as_current_span(f"{method} {kind.plural}", attributes=attributes) as span:
+            limit = aiohttp.ClientTimeout(total=REQUEST_SECONDS, sock_connect=5)
+            try:
+                path = kind.path(namespace, name, sub)
+                answer = await self._send(method, path, query or {}, body, content_type, limit, accept)
+                async with answer.response as response:
+                    data = await response.read()
+            except (TimeoutError, aiohttp.ClientError, OSError) as error:
+                raise ClusterError(doing, 0, type(error).__name__, str(error)) from None
+            span.set_attribute("http.response.status_code", response.status)
+            if response.status >= 400:
+                raise _refusal(doing, response.status, data)
+            result: Object = json.loads(data)
+            return result
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Object | None,
+        content_type: str | None,
+        limit: aiohttp.ClientTimeout,
+        accept: str,
+    ) -> Any:
+        headers = {"Accept": accept, **({"Content-Type": content_type or "application/json"} if body else {})}
+        serialized = await self._api.param_serialize(
+            method, path + ("?" + urlencode(query) if query else ""), header_params=headers, body=body,
+            auth_settings=["BearerToken"],
+        )  # fmt: skip
+        method, url, header_params, payload, _ = serialized
+        return await self._api.call_api(method, url, header_params, payload, None, _request_timeout=limit)
+
+
+def selector(labels: Mapping[str, str]) -> str:
+    """A label selector that asks for each key with exactly that value (an empty value is a value)."""
+    return ",".join(f"{key}={value}" for key, value in labels.items())
+
+
+async def _lines(content: aiohttp.StreamReader) -> AsyncGenerator[bytes]:
+    """Lines of any length: aiohttp's own iteration refuses those over its buffer (4 MiB), which an event may be."""
+    held = bytearray()
+    async for chunk in content.iter_any():
+        held += chunk
+        while (end := held.find(b"\n")) >= 0:
+            line = bytes(held[:end])
+            del held[: end + 1]
+            if line.strip():
+                yield line
+        await asyncio.sleep(0)
+
+
+def _refusal(doing: str, status: int, data: bytes) -> ClusterError:
+    """The server's refusal as an error; the only text taken from it is the Status' message."""
+    try:
+        body = json.loads(data)
+    except ValueError:
+        body = None
+    if not isinstance(body, dict) or body.get("kind") != "Status":
+        if status == 404:
+            return NotServed(doing, status, "NotServed", "the API server does not serve this kind; is its CRD there?")
+        return ClusterError(doing, status, "Unreadable", "")
+    reason, message = body.get("reason") or "", body.get("message") or ""
+    if status == 404 and not (body.get("details") or {}).get("name"):
+        return NotServed(doing, status, "NotServed", message)
+    return (Conflict if status == 409 else ClusterError)(doing, status, reason, message)
+
+
+def _at(cluster: str) -> str:
+    return f" on cluster {cluster}" if cluster else ""
+
+
+_VERBS = {"GET": "reading", "POST": "creating", "PUT": "updating", "PATCH": "applying", "DELETE": "deleting"}

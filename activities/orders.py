@@ -1,0 +1,224 @@
+"""The steps that every kind of order shares: admit, examine, report, release, settle.
+
+They read and write orders and read planes; what a reading means is decided in `workflows.scaffold.gates` and by the
+kind's own judge.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+
+from activities.cluster import CONTROL_PLANE, Cluster, Kind, Object
+from activities.clusters import BadKubeconfig, Clusters, Unregistered
+from activities.errors import ClusterError, Conflict, at_boundary
+from workflows.api.controlplane import PAUSED, ControlPlane
+from workflows.scaffold import gates
+from workflows.scaffold.order import OrderRef
+from workflows.scaffold.steps import RETRY, Admitted, OrderSeen, Removal, Report, State, Task, Wait
+from workflows.scaffold.verdict import Decision, Next, Verdict
+
+_log = logging.getLogger(__name__)
+
+
+class KindSteps(Protocol):
+    """What a kind tells the shared steps about itself. Both looks only read."""
+
+    kind: Kind
+    finalizer: str
+    condition_types: tuple[str, ...]
+    error_reason: str
+
+    def gate(self, plane: ControlPlane) -> gates.Gate | None: ...
+
+    async def look(self, task: Task) -> Decision: ...
+
+    async def look_removal(self, task: Task) -> Removal: ...
+
+
+class Orders:
+    """The shared activities, over the clusters and the kinds."""
+
+    def __init__(self, clusters: Clusters, kinds: Mapping[str, KindSteps]) -> None:
+        self._clusters = clusters
+        self._kinds = kinds
+
+    @activity.defn(name="admit")
+    async def admit(self, ref: OrderRef) -> Admitted:
+        with at_boundary():
+            admitted, raw, home = await self._read(ref, gated=True)
+            if admitted.state is not State.PRESENT or raw is None or home is None or admitted.trouble:
+                return admitted
+            if not self._owes_finalizer(admitted):
+                return admitted
+            kind = self._kinds[ref.kind]
+            meta = raw["metadata"]
+            body = {**raw, "metadata": {**meta, "finalizers": [*(meta.get("finalizers") or []), kind.finalizer]}}
+            live = await home.update(kind.kind, body)
+            _log.info("finalizer set", extra={"order": ref.workflow_id})
+            order = admitted.order.model_copy(
+                update={"finalized": True, "resource_version": live["metadata"]["resourceVersion"]}
+            )
+            return admitted.model_copy(update={"order": order})
+
+    @activity.defn(name="examine")
+    async def examine(self, ref: OrderRef) -> Admitted:
+        with at_boundary():
+            admitted, _, _ = await self._read(ref, gated=False)
+            return admitted
+
+    @activity.defn(name="report")
+    async def report(self, report: Report) -> bool:
+        with at_boundary():
+            home = await self._home(report.ref)
+            meta = {"resourceVersion": report.resource_version, "uid": report.uid}
+            body = {"metadata": meta, "status": report.status}
+            kind = self._kinds[report.ref.kind].kind
+            try:
+                await home.patch(kind, report.ref.namespace, report.ref.name, body, sub="status")
+            except Conflict:
+                return False
+            except ClusterError as error:
+                if error.status == 404:
+                    return False
+                raise
+            _log.info("status written", extra={"order": report.ref.workflow_id})
+            return True
+
+    @activity.defn(name="release")
+    async def release(self, task: Task) -> None:
+        with at_boundary():
+            home, kind = await self._home(task.ref), self._kinds[task.ref.kind]
+            raw = await home.get(kind.kind, task.ref.namespace, task.ref.name)
+            if raw is None or raw["metadata"]["uid"] != task.order.uid:
+                return
+            kept = [each for each in raw["metadata"].get("finalizers") or [] if each != kind.finalizer]
+            if kept == (raw["metadata"].get("finalizers") or []):
+                return
+            try:
+                await home.update(kind.kind, {**raw, "metadata": {**raw["metadata"], "finalizers": kept}})
+            except ClusterError as error:
+                if error.status != 404:
+                    raise
+            _log.info("finalizer released", extra={"order": task.ref.workflow_id})
+
+    @activity.defn(name="settle")
+    async def settle(self, wait: Wait) -> None:
+        info = activity.info()
+        age = (datetime.now(UTC) - info.scheduled_time).total_seconds()
+        due = wait.refresh is not None and age > wait.refresh - 1
+        # The pass that began this wait has just read everything: the first attempt only says when to look.
+        if due or (info.attempt > 1 and (wait.blind or await self._moved_on(wait))):
+            return
+        delay = wait.every if wait.refresh is None else max(1.0, min(wait.every, wait.refresh - age))
+        raise ApplicationError(
+            f"{wait.words} (next look in {delay:.0f} s)",
+            type="Settling",
+            category=ApplicationErrorCategory.BENIGN,
+            next_retry_delay=timedelta(seconds=delay),
+        )
+
+    async def _moved_on(self, wait: Wait) -> bool:
+        """Whether a pass would find, or do, anything else than was reported. A read that fails is for the pass."""
+        try:
+            admitted, _, _ = await self._read(wait.ref, gated=not wait.tearing_down)
+            expected = State.DELETING if wait.tearing_down else State.PRESENT
+            order = admitted.order
+            if admitted.trouble or admitted.state is not expected:
+                return True
+            if order.generation != wait.generation or order.paused != wait.paused:
+                return True
+            task = Task(ref=wait.ref, order=order, plane=admitted.plane)
+            kind = self._kinds[wait.ref.kind]
+            if wait.tearing_down:
+                if order.paused:
+                    return False
+                removal = await kind.look_removal(task)
+                return removal.left != wait.left or removal.held != wait.verdicts
+            if admitted.refused:
+                return admitted.refused != wait.verdicts
+            if self._owes_finalizer(admitted):
+                return True
+            decision = await kind.look(task)
+            due = decision.do is not Next.NOTHING and not order.paused
+            return due or decision.outcome.verdicts != wait.verdicts
+        except (ClusterError, ApplicationError) as error:
+            _log.info("a look failed, a pass follows: %s", error, extra={"order": wait.ref.workflow_id})
+            return True
+
+    async def _read(self, ref: OrderRef, *, gated: bool) -> tuple[Admitted, Object | None, Cluster | None]:
+        """The order, its plane and, if asked, the gates. Writes nothing."""
+        try:
+            home = await self._home(ref)
+        except Unregistered as error:
+            _log.info("skipped: %s", error, extra={"order": ref.workflow_id, "cluster": ref.cluster})
+            return Admitted(state=State.GONE), None, None
+        kind = self._kinds[ref.kind]
+        raw = await home.get(kind.kind, ref.namespace, ref.name)
+        if raw is None:
+            return Admitted(state=State.GONE), None, home
+        order = _seen(raw, kind.finalizer)
+        state = State.DELETING if raw["metadata"].get("deletionTimestamp") else State.PRESENT
+        if gated and state is State.DELETING:
+            return Admitted(state=state, order=order), raw, home
+        if gated and (gate := gates.cluster_name(ref) or gates.order_name(ref, kind.error_reason)):
+            return Admitted(state=state, order=order, refused=_on_all(kind, gate)), raw, home
+        try:
+            plane = await self._plane(order)
+        except ClusterError as error:
+            if error.passing and activity.info().attempt < RETRY.maximum_attempts:
+                raise
+            return Admitted(state=state, order=order, trouble=str(error)), raw, home
+        if plane is not None and plane.paused and not order.paused:
+            paused = f"The annotation {PAUSED} on ControlPlane {plane.key} stops every write for this order."
+            order = order.model_copy(update={"paused": paused})
+        refused: gates.Gate | None = None
+        if gated:
+            refused = gates.assignment(ref, order.plane_key, plane)
+            if refused is None and plane is not None:
+                refused = kind.gate(plane)
+        verdicts = _on_all(kind, refused) if refused else ()
+        return Admitted(state=state, order=order, plane=plane, refused=verdicts), raw, home
+
+    def _owes_finalizer(self, admitted: Admitted) -> bool:
+        """Past the assignment gate the finalizer comes before everything else; a paused order gets none."""
+        frozen = {gates.NAMESPACE_NOT_ASSIGNED, gates.CONTROL_PLANE_NOT_FOUND}
+        held = admitted.plane is None or any(verdict.reason in frozen for verdict in admitted.refused)
+        return not (held or admitted.order.finalized or admitted.order.paused)
+
+    async def _home(self, ref: OrderRef) -> Cluster:
+        try:
+            return await self._clusters.get(ref.cluster)
+        except BadKubeconfig as error:
+            raise ApplicationError(str(error), type="BadKubeconfig", non_retryable=True) from None
+
+    async def _plane(self, order: OrderSeen) -> ControlPlane | None:
+        namespace, _, name = order.plane_key.partition("/")
+        raw = await self._clusters.management.get(CONTROL_PLANE, namespace, name) if name else None
+        return ControlPlane.model_validate(raw) if raw else None
+
+
+def _on_all(kind: KindSteps, gate: gates.Gate) -> tuple[Verdict, ...]:
+    said = gate.model_dump(exclude={"type"})
+    return tuple(Verdict(type=type_, **said) for type_ in kind.condition_types)
+
+
+def _seen(raw: Object, finalizer: str) -> OrderSeen:
+    meta, spec = raw["metadata"], raw.get("spec") or {}
+    plane = spec.get("controlPlaneRef") or {}
+    paused = (meta.get("annotations") or {}).get(PAUSED) == "true"
+    return OrderSeen(
+        uid=meta["uid"],
+        generation=meta.get("generation") or 0,
+        resource_version=meta["resourceVersion"],
+        plane_key=f"{plane.get('namespace') or meta['namespace']}/{plane.get('name') or ''}",
+        finalized=finalizer in (meta.get("finalizers") or []),
+        paused=f"The annotation {PAUSED} on this order stops every write for it." if paused else "",
+        spec=spec,
+        status=raw.get("status") or {},
+    )

@@ -1,0 +1,41 @@
+"""Our own two programs, under the rights that `deploy/rbac` gives them and no others.
+
+They are started by whoever wants orders served (the demonstration, the tests), not by a plain `up`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from deploy.local import kube
+from deploy.local.part import Part, Process, Stack
+from deploy.local.parts import temporal
+
+REPOSITORY = Path(__file__).parents[3]
+
+
+class Program(Part):
+    """`worker` or `watcher`."""
+
+    needs = ("operator", "temporal")
+    asked_for = True
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.port_names = (name,)
+
+    def process(self, stack: Stack) -> Process:
+        settings = {
+            "C5C3_TEMPORAL_ADDRESS": temporal.address(stack),
+            "C5C3_KUBECONFIG": str(kube.kubeconfig(stack, "management", "operator")),
+            "C5C3_HTTP_ADDRESS": f"127.0.0.1:{stack.ports[self.name]}",
+            "PYTHONPATH": str(REPOSITORY),
+        }
+        return Process((sys.executable, "-m", self.name), settings, REPOSITORY)
+
+    async def ready(self, stack: Stack) -> bool:
+        return await kube.answers(f"http://127.0.0.1:{stack.ports[self.name]}/readyz")
+
+
+PARTS = (Program("worker"), Program("watcher"))

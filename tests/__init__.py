@@ -1,0 +1,1 @@
+"""The tests: they mirror the tree; `tests/workflows` is pure, `tests/e2e` runs the whole real stack."""

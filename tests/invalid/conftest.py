@@ -1,0 +1,55 @@
+"""The API server that the corpus speaks to, with our definitions installed, and a namespace for it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from deploy.local import kube
+from deploy.local.part import Stack
+from tests.invalid.api import Api, Object
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+
+
+def definitions() -> list[Object]:
+    """Every CustomResourceDefinition that this repository writes: installed, upstream's, and the local stack's."""
+    files = sorted(
+        [*DEPLOY.glob("crds/*.yaml"), *DEPLOY.glob("crds/upstream/*.yaml"), *DEPLOY.glob("local/crds/*.yaml")]
+    )
+    return [yaml.safe_load(file.read_text()) for file in files]
+
+
+@pytest.fixture(scope="session")
+def api(api_stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    api = Api(kube.kubeconfig(api_stack, "management"), tmp_path_factory.mktemp("corpus"))
+    for definition in definitions():
+        api.define(definition)
+    yield api
+    api.close()
+
+
+@pytest.fixture(scope="session")
+def target_api(api_stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    """The target cluster, with what is installed there: the order kinds alone."""
+    api = Api(kube.kubeconfig(api_stack, "target"), tmp_path_factory.mktemp("corpus-target"))
+    for definition in definitions():
+        if definition["metadata"]["name"].startswith("keystone"):
+            api.define(definition)
+    yield api
+    api.close()
+
+
+@pytest.fixture(scope="session")
+def namespace(api: Api) -> Iterator[str]:
+    name = f"corpus-{uuid.uuid4().hex[:8]}"
+    made = api.request(
+        "POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    )
+    assert made.ok, made.message
+    yield name
+    api.request("DELETE", f"/api/v1/namespaces/{name}")

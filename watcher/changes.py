@@ -1,0 +1,96 @@
+"""What a change is: of each kind of object, what a judge reads of it, as one digest.
+
+Two sights of an object with equal digests are the same news. Our own status and finalizer writes are in none of them,
+so that serving an order never wakes it again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from activities.cluster import Object
+
+PLANE_GATES = ("AdminCredentialReady",)
+"""The conditions of a ControlPlane whose flip lets orders through or stops them."""
+
+
+def digest(facts: object) -> bytes:
+    """Sixteen bytes that stand for the facts; what is kept of every object that was ever seen."""
+    return hashlib.blake2b(json.dumps(facts, sort_keys=True, default=str).encode(), digest_size=16).digest()
+
+
+def order(found: Object) -> object:
+    """Orders: what people write. Status and finalizers are our own writing."""
+    meta = _meta(found)
+    return [_life(meta), meta.get("generation"), meta.get("labels") or {}, meta.get("annotations") or {}]
+
+
+def plane(found: Object) -> object:
+    """Planes: spec, annotations (the pause), deletion and the flips of the gates; no other status."""
+    meta = _meta(found)
+    gates = [[c.get("type"), c.get("status")] for c in _conditions(found) if c.get("type") in PLANE_GATES]
+    return [_life(meta), meta.get("generation"), meta.get("annotations") or {}, sorted(map(str, gates))]
+
+
+def child(found: Object) -> object:
+    """K-ORC children: identity, ownership, desired state, and what K-ORC found out (but not since when)."""
+    meta, status = _meta(found), found.get("status")
+    conditions = [
+        [c.get(field) for field in ("type", "status", "reason", "message", "observedGeneration")]
+        for c in _conditions(found)
+    ]
+    resource_id = status.get("id") if isinstance(status, dict) else None
+    return [_life(meta), meta.get("generation"), meta.get("labels") or {}, resource_id, conditions]
+
+
+def reference(found: Object) -> object:
+    """Orders that name a project: that they exist, and which they name. Even a terminating one still holds."""
+    return [_meta(found).get("uid"), project_named(found)]
+
+
+def registration(found: Object) -> object:
+    """Registration Secrets, of which only the metadata is known: every write."""
+    meta = _meta(found)
+    return [meta.get("uid"), meta.get("resourceVersion")]
+
+
+def unspoken(found: Object) -> bool:
+    """A child that its controller has not looked at yet: nothing that the step which created it does not know."""
+    return not _conditions(found) and not _meta(found).get("deletionTimestamp")
+
+
+def converged(found: Object) -> bool:
+    """Whether an order was Ready at the generation it has now, and is not being deleted."""
+    meta = _meta(found)
+    if meta.get("deletionTimestamp"):
+        return False
+    return any(
+        c.get("type") == "Ready"
+        and c.get("status") == "True"
+        and c.get("observedGeneration") == meta.get("generation")
+        for c in _conditions(found)
+    )  # fmt: skip
+
+
+def project_named(found: Object) -> str:
+    """The project that an order for a role or a credential names."""
+    spec = found.get("spec")
+    ref = spec.get("projectRef") if isinstance(spec, dict) else None
+    return str(ref.get("name") or "") if isinstance(ref, dict) else ""
+
+
+def _life(meta: dict[str, Any]) -> object:
+    return [meta.get("uid"), bool(meta.get("deletionTimestamp"))]
+
+
+def _meta(found: Object) -> dict[str, Any]:
+    meta = found.get("metadata")
+    return meta if isinstance(meta, dict) else {}
+
+
+def _conditions(found: Object) -> list[dict[str, Any]]:
+    status = found.get("status")
+    conditions = status.get("conditions") if isinstance(status, dict) else None
+    return [c for c in conditions if isinstance(c, dict)] if isinstance(conditions, list) else []

@@ -1,0 +1,185 @@
+"""What the active replica does: streams on every cluster, and the bells they ring.
+
+An engine begins with nothing and rings everything once, so starting one is always right and stopping one loses
+nothing. A target cluster is a task of its own: whatever is wrong with it stays with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+import random
+from collections.abc import Sequence
+
+from activities.cluster import SECRET, Cluster, Object
+from activities.clusters import REGISTRATION_LABEL, BadKubeconfig, connect_target, kubeconfig_of
+from activities.errors import ClusterError
+from watcher.dispatch import Bells, Rates
+from watcher.doorbell import Doorbell, NotTaken
+from watcher.ear import Ear
+from watcher.mapping import SOURCES, Index, Source
+from watcher.metrics import Sight
+from watcher.registrations import Registrations, namespaces_of
+from watcher.stream import Pace, Stream
+from workflows.scaffold.order import OrderRef
+
+_log = logging.getLogger(__name__)
+
+
+class Engine:
+    """Runs until it is cancelled; what it hears and rings can be looked at meanwhile."""
+
+    def __init__(
+        self,
+        management: Cluster,
+        doorbell: Doorbell,
+        clusters_namespace: str,
+        *,
+        rates: Rates | None = None,
+        pace: Pace | None = None,
+    ) -> None:
+        self.index = Index()
+        self.bells = Bells(doorbell, self.index, rates)
+        self.streams: list[Stream] = []
+        self.engaged: dict[str, bool] = {}
+        self._management = management
+        self._doorbell = doorbell
+        self._clusters_namespace = clusters_namespace
+        self._pace = pace or Pace()
+        self._group: asyncio.TaskGroup
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as self._group:
+            self._group.create_task(self.bells.run())
+            registrations = Registrations(self._engage)
+            self._group.create_task(registrations.run())
+            for stream in self._streams(self._management, None):
+                self._group.create_task(stream.run())
+            secrets = Stream(
+                self._management, SECRET, registrations, namespace=self._clusters_namespace,
+                labels=REGISTRATION_LABEL, metadata_only=True, pace=self._pace,
+            )  # fmt: skip
+            self.streams.append(secrets)
+            self._group.create_task(secrets.run())
+
+    def stale(self, seconds: float) -> list[str]:
+        """The streams that count and were not heard for longer, or never, each with what is known of why."""
+        return [
+            f"{stream}: not heard for {stream.age:.0f} s" + (f" ({stream.trouble})" if stream.trouble else "")
+            for stream in self.streams
+            if stream.counts and (stream.served is None or stream.age > seconds)
+        ]
+
+    def sight(self) -> Sight:
+        ages: dict[tuple[str, str], float] = {}
+        for stream in self.streams:
+            key = (stream.cluster.name, stream.kind.kind)
+            if stream.served is not False:
+                ages[key] = max(ages.get(key, 0.0), stream.age)
+        return Sight(
+            stream_ages=ages, clusters=dict(self.engaged), pending=self.bells.pending, backlog=self.bells.backlog,
+            oldest_pending=self.bells.oldest, leading=True,
+        )  # fmt: skip
+
+    def _streams(self, cluster: Cluster, namespaces: Sequence[str | None] | None) -> list[Stream]:
+        """One stream per kind; of a target cluster per namespace, where its registration names some."""
+        made = [
+            self._stream(source, cluster, namespace)
+            for source in SOURCES
+            if not cluster.name or source.on_targets
+            for namespace in namespaces or (None,)
+        ]
+        self.streams += made
+        return made
+
+    def _stream(self, source: Source, cluster: Cluster, namespace: str | None) -> Stream:
+        def cold(unconverged: Sequence[OrderRef], converged: Sequence[OrderRef]) -> None:
+            self.bells.cold(unconverged, converged)
+            self._group.create_task(self._ring_orphans(source.kind.kind, cluster.name, namespace))
+
+        ear = Ear(source, cluster.name, self.index, self.bells.ring, cold)
+        return Stream(cluster, source.kind, ear, namespace=namespace, pace=self._pace)
+
+    async def _ring_orphans(self, kind: str, cluster: str, namespace: str | None) -> None:
+        """Rings the open runs whose order is not in the list that was just read: it vanished while nobody listened."""
+        pause = 0.5
+        while True:
+            try:
+                async for ref in self._doorbell.open_runs(kind):
+                    here = ref.cluster == cluster and namespace in (None, ref.namespace)
+                    if here and ref not in self.index:
+                        self.bells.ring([ref])
+                return
+            except NotTaken as error:
+                _log.warning("the open runs of %s cannot be listed yet: %s", kind, error)
+                await asyncio.sleep(pause * random.uniform(0.5, 1))
+                pause = min(30.0, pause * 2)
+
+    async def _engage(self, name: str, changed: asyncio.Event) -> None:
+        """Listens to a target cluster as long as its registration stands; returns when the Secret is gone."""
+        pause = 0.5
+        try:
+            while True:
+                changed.clear()
+                try:
+                    secret = await self._management.get(SECRET, self._clusters_namespace, name)
+                    if secret is None:
+                        return
+                    cluster = await connect_target(name, kubeconfig_of(secret))
+                except ClusterError as error:
+                    _log.warning("the registration of cluster %s cannot be read yet: %s", name, error)
+                    await asyncio.sleep(pause * random.uniform(0.5, 1))
+                    pause = min(30.0, pause * 2)
+                except Exception as error:  # whatever somebody put into a Secret must not end the others' streams
+                    self.engaged[name] = False
+                    text = str(error) if isinstance(error, BadKubeconfig) else f"its kubeconfig: {type(error).__name__}"
+                    _log.error(
+                        "cluster %s is not listened to: %s. Correct the Secret; it is read again then", name, text
+                    )
+                    await changed.wait()
+                else:
+                    pause = 0.5
+                    try:
+                        await self._listen(cluster, secret, changed)
+                    finally:
+                        await cluster.close()
+        finally:
+            self.engaged.pop(name, None)
+
+    async def _listen(self, cluster: Cluster, secret: Object, changed: asyncio.Event) -> None:
+        """Runs the streams of a target cluster until its Secret says something else."""
+        name = cluster.name
+        streams = self._streams(cluster, namespaces_of(secret))
+        self.engaged[name] = True
+        _log.info("cluster %s: listening to it", name)
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(stream.run()) for stream in streams]
+                await self._until_different(secret, changed)
+                for task in tasks:
+                    task.cancel()
+        finally:
+            self.streams = [stream for stream in self.streams if stream not in streams]
+            self.index.drop_cluster(name)
+            _log.info("cluster %s: no longer listening to it as it was registered", name)
+
+    async def _until_different(self, secret: Object, changed: asyncio.Event) -> None:
+        """Returns when the Secret's content is not what it was: another kubeconfig, other namespaces, or gone."""
+        while True:
+            await changed.wait()
+            changed.clear()
+            try:
+                now = await self._management.get(SECRET, self._clusters_namespace, secret["metadata"]["name"])
+            except ClusterError:
+                changed.set()
+                await asyncio.sleep(5)
+                continue
+            if now is None or _content(now) != _content(secret):
+                changed.set()
+                return
+
+
+def _content(secret: Object) -> bytes:
+    return hashlib.sha256(json.dumps(secret.get("data"), sort_keys=True).encode()).digest()

@@ -1,0 +1,98 @@
+"""/healthz, /readyz and /metrics of the worker, on one port.
+
+Ready means proven to poll: Temporal itself must list this worker among the recent pollers of both halves of the task
+queue. A process that merely lives, or holds a connection and polls nothing, is not ready.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST
+from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.client import Client
+from temporalio.service import RPCError
+from temporalio.worker import Worker
+
+_log = logging.getLogger(__name__)
+
+RECENT = timedelta(seconds=130)
+"""A poll lasts up to a minute and is noted at its end and beginning; two of them may be lost."""
+_KEPT_SECONDS = 5.0
+_QUEUES = {
+    "workflow": TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+    "activity": TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
+}
+
+Why = Callable[[], Awaitable[str]]
+"""Why the program is not ready; empty when it is."""
+
+
+class Polling:
+    """Asks Temporal whether this worker polls, at most every few seconds."""
+
+    def __init__(self, client: Client, worker: Worker, identity: str) -> None:
+        self._client = client
+        self._worker = worker
+        self._identity = identity
+        self._answer = "not asked yet"
+        self._until = 0.0
+
+    async def why_not_ready(self) -> str:
+        if not self._worker.is_running or self._worker.is_shutdown:
+            return "the worker is not running"
+        if time.monotonic() >= self._until:
+            self._answer = await self._ask()
+            self._until = time.monotonic() + _KEPT_SECONDS
+        return self._answer
+
+    async def _ask(self) -> str:
+        for word, queue in _QUEUES.items():
+            request = DescribeTaskQueueRequest(
+                namespace=self._client.namespace,
+                task_queue=TaskQueue(name=self._worker.task_queue),
+                task_queue_type=queue,
+            )
+            try:
+                answer = await self._client.workflow_service.describe_task_queue(request, timeout=timedelta(seconds=3))
+            except RPCError as error:
+                return f"Temporal does not say who polls: {error.message}"
+            oldest = datetime.now(UTC) - RECENT
+            if not any(
+                poller.identity == self._identity and poller.last_access_time.ToDatetime(UTC) >= oldest
+                for poller in answer.pollers
+            ):
+                return f"Temporal has not seen this worker poll for {word} tasks on {self._worker.task_queue} lately"
+        return ""
+
+
+async def serve(bind: tuple[str | None, int], why_not_ready: Why, metrics: Callable[[], bytes]) -> web.AppRunner:
+    """Serves the three paths until the runner's `cleanup`. Raises OSError when the address cannot be had."""
+
+    async def healthz(_: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def readyz(_: web.Request) -> web.Response:
+        why = await why_not_ready()
+        return web.Response(text=f"{why or 'ready'}\n", status=503 if why else 200)
+
+    async def answer_metrics(_: web.Request) -> web.Response:
+        return web.Response(body=metrics(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    app = web.Application()
+    app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", answer_metrics)])
+    runner = web.AppRunner(app, access_log=None, handle_signals=False)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, *bind).start()
+    except OSError:
+        await runner.cleanup()
+        raise
+    _log.info("serving /healthz, /readyz and /metrics on %s", ", ".join(f"{a[0]}:{a[1]}" for a in runner.addresses))
+    return runner

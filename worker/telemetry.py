@@ -1,0 +1,141 @@
+"""Metrics, traces and logs of a program: one registry behind /metrics, spans to a collector if any, JSON lines.
+
+Metric names and labels are a contract (no scope labels, no `target_info`), so the reader is told to add nothing. No
+filter looks for secrets here: what must not be logged is not handed to a logger in the first place.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from opentelemetry import metrics, trace
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.exporter.prometheus import PrometheusMetricReader
+from opentelemetry.sdk.metrics import Histogram, MeterProvider
+from opentelemetry.sdk.metrics.view import ExplicitBucketHistogramAggregation, View
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from prometheus_client import CollectorRegistry, generate_latest
+from pythonjsonlogger.json import JsonFormatter
+from temporalio import activity, workflow
+from temporalio.contrib.opentelemetry import MetricsExporter
+from temporalio.runtime import (
+    LoggingConfig,
+    MetricBuffer,
+    MetricBufferDurationFormat,
+    Runtime,
+    TelemetryConfig,
+    TelemetryFilter,
+)
+
+from worker.settings import ConnectionSettings
+
+_LATENCY_BUCKETS = (0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+_TEMPORAL_EXTRAS = ("temporal_activity", "temporal_workflow", "taskName", "color_message")
+
+
+@dataclass(frozen=True)
+class Telemetry:
+    """What a running program holds of its telemetry: `runtime` for the Temporal client, `exporter` to be run."""
+
+    registry: CollectorRegistry
+    meters: MeterProvider
+    tracers: TracerProvider
+    runtime: Runtime
+    exporter: MetricsExporter
+
+    def prometheus_text(self) -> bytes:
+        """What /metrics answers: our metrics and the Temporal SDK's."""
+        return generate_latest(self.registry)
+
+    def shutdown(self) -> None:
+        """Sends the spans that are left; gives a collector that is not there a few seconds only."""
+        self.tracers.force_flush(3_000)
+        self.tracers.shutdown()
+        self.meters.shutdown()
+
+
+def start(settings: ConnectionSettings, service: str) -> Telemetry:
+    """Sets up logging and the process-wide meter and tracer providers. Once per process.
+
+    `async with telemetry.exporter:` then moves the Temporal SDK's own metrics into the registry.
+    """
+    log_as_json(settings.log_level)
+    registry = CollectorRegistry()
+    resource = Resource.create({"service.name": service})
+    meters = MeterProvider([_reader(registry)], resource=resource, views=[_seconds_view()], shutdown_on_exit=False)
+    tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
+    if settings.otlp_endpoint:
+        tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=_traces_url(settings.otlp_endpoint))))
+    metrics.set_meter_provider(meters)
+    trace.set_tracer_provider(tracers)
+    buffer = MetricBuffer(100_000, MetricBufferDurationFormat.SECONDS)
+    core_logs = LoggingConfig(filter=TelemetryFilter(core_level="WARN", other_level="ERROR"))
+    runtime = Runtime(telemetry=TelemetryConfig(metrics=buffer, logging=core_logs))
+    return Telemetry(registry, meters, tracers, runtime, MetricsExporter(buffer, meters))
+
+
+def log_as_json(level: str) -> None:
+    """One JSON object a line on standard error, for this process's root logger."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_formatter())
+    handler.addFilter(add_context)
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    activity.logger.activity_info_on_message = False
+    workflow.logger.workflow_info_on_message = False
+    for noisy in ("aiohttp.access", "urllib3", "kubernetes"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+
+
+def add_context(record: logging.LogRecord) -> bool:
+    """Adds to a record which order, step and trace it belongs to, as far as it belongs to one. Drops nothing."""
+    context: dict[str, Any] = {}
+    if activity.in_activity():
+        info = activity.info()
+        context = {"workflow_id": info.workflow_id, "run_id": info.workflow_run_id,
+                   "activity": info.activity_type, "attempt": info.attempt}  # fmt: skip
+    elif workflow.in_workflow():
+        run = workflow.info()
+        context = {"workflow_id": run.workflow_id, "run_id": run.run_id, "attempt": run.attempt}
+    if workflow_id := context.get("workflow_id"):
+        context["order"] = str(workflow_id).partition(":")[2]
+    span = trace.get_current_span().get_span_context()
+    if span.is_valid:
+        context |= {"trace_id": f"{span.trace_id:032x}", "span_id": f"{span.span_id:016x}"}
+    for key, value in context.items():
+        if value is not None and not hasattr(record, key):
+            setattr(record, key, value)
+    return True
+
+
+def _formatter() -> JsonFormatter:
+    formatter = JsonFormatter(
+        "{asctime}{levelname}{name}{message}",
+        style="{",
+        rename_fields={"asctime": "time", "levelname": "level", "name": "logger"},
+        reserved_attrs=[*logging.makeLogRecord({}).__dict__, "message", "asctime", *_TEMPORAL_EXTRAS],
+    )
+    formatter.converter = time.gmtime
+    formatter.default_time_format, formatter.default_msec_format = "%Y-%m-%dT%H:%M:%S", "%s.%03dZ"
+    return formatter
+
+
+def _reader(registry: CollectorRegistry) -> PrometheusMetricReader:
+    return PrometheusMetricReader(disable_target_info=True, scope_info_enabled=False, registry=registry)
+
+
+def _seconds_view() -> View:
+    """The Temporal SDK's latencies, which come in seconds without any bucket advice."""
+    buckets = ExplicitBucketHistogramAggregation(_LATENCY_BUCKETS)
+    return View(instrument_type=Histogram, instrument_name="temporal_*", aggregation=buckets)
+
+
+def _traces_url(endpoint: str) -> str:
+    """A bare collector address gets the standard path; one with a path is taken as it is."""
+    base = endpoint.rstrip("/")
+    return base if base.count("/") > 2 else base + "/v1/traces"

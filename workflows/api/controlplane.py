@@ -1,0 +1,155 @@
+"""What we read of a ControlPlane. We never write one; a full upstream object parses too."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from workflows.api.meta import Condition, Meta, Model, is_true
+
+
+class ClusterRef(Model):
+    """Names a registered target cluster."""
+
+    name: str = ""
+
+
+class ExternalKeystone(Model):
+    """Where a Keystone that the plane does not run is reached."""
+
+    auth_url: str = Field("", alias="authURL")
+    endpoint_type: str = "public"
+
+
+class KeystoneSpec(Model):
+    """How the plane has its Keystone: `mode` is Managed or External."""
+
+    mode: str = "Managed"
+    external: ExternalKeystone = ExternalKeystone()
+
+
+class Services(Model):
+    """The plane's services, as far as a gate reads them."""
+
+    keystone: KeystoneSpec = KeystoneSpec()
+
+
+class CloudCredentialsRef(Model):
+    """The plane's admin credential as K-ORC reads it."""
+
+    secret_name: str = ""
+    cloud_name: str = ""
+
+
+class AdminCredential(Model):
+    """The plane's own identity in Keystone."""
+
+    cloud_credentials_ref: CloudCredentialsRef = CloudCredentialsRef()
+    user_name: str = ""
+    project_name: str = ""
+    domain_name: str = ""
+
+
+class Korc(Model):
+    """`spec.korc`."""
+
+    admin_credential: AdminCredential = AdminCredential()
+
+
+class NamespaceAssignment(Model):
+    """The consent: orders from this namespace, on this cluster, are served."""
+
+    namespace: str
+    target_cluster_ref: ClusterRef = ClusterRef()
+
+
+class ControlPlaneSpec(Model):
+    """`spec`, our subset."""
+
+    region: str = "RegionOne"
+    services: Services = Services()
+    korc: Korc = Korc()
+    namespace_assignments: tuple[NamespaceAssignment, ...] = ()
+
+
+class ControlPlaneStatus(Model):
+    """`status`, our subset."""
+
+    conditions: tuple[Condition, ...] = ()
+
+
+class ControlPlane(Model):
+    """One identity plane. Defaults are those of contracts 2.1, applied to absent and to empty values alike."""
+
+    metadata: Meta
+    spec: ControlPlaneSpec = ControlPlaneSpec()
+    status: ControlPlaneStatus = ControlPlaneStatus()
+
+    @property
+    def namespace(self) -> str:
+        return self.metadata.namespace
+
+    @property
+    def key(self) -> str:
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+    @property
+    def external(self) -> bool:
+        return self.spec.services.keystone.mode == "External"
+
+    @property
+    def auth_url(self) -> str:
+        """The external Keystone's URL; empty on a Managed plane."""
+        return self.spec.services.keystone.external.auth_url if self.external else ""
+
+    @property
+    def endpoint_type(self) -> str:
+        return self.spec.services.keystone.external.endpoint_type or "public"
+
+    @property
+    def admin_domain(self) -> str:
+        return self.spec.korc.admin_credential.domain_name or "Default"
+
+    @property
+    def admin_project(self) -> str:
+        return self.spec.korc.admin_credential.project_name or "admin"
+
+    @property
+    def cloud_name(self) -> str:
+        return self.spec.korc.admin_credential.cloud_credentials_ref.cloud_name or "admin"
+
+    @property
+    def domain_handle(self) -> str:
+        """The Domain import of the admin domain, which the plane owns (contracts 2.4)."""
+        return f"{self.metadata.name}-domain-default"
+
+    @property
+    def cred_ref(self) -> dict[str, str]:
+        """`cloudCredentialsRef` of probes and imports: the plane's application credential."""
+        secret = self.spec.korc.admin_credential.cloud_credentials_ref.secret_name or "k-orc-clouds-yaml"
+        return {"secretName": secret, "cloudName": self.cloud_name}
+
+    @property
+    def managed_cred_ref(self) -> dict[str, str]:
+        """`cloudCredentialsRef` of every managed child: the password cloud.
+
+        The application credential is revoked when the plane goes, and a managed child still authenticating
+        through it would leave its resource in Keystone.
+        """
+        return {"secretName": f"{self.metadata.name}-admin-password-cloud", "cloudName": self.cloud_name}
+
+    @property
+    def admin_credential_ready(self) -> bool:
+        return is_true(self.status.conditions, "AdminCredentialReady")
+
+    @property
+    def paused(self) -> bool:
+        return self.metadata.annotations.get(PAUSED) == "true"
+
+    def assigns(self, namespace: str, cluster: str) -> bool:
+        """Whether `spec.namespaceAssignments` has an entry for exactly this namespace on exactly this cluster."""
+        entries = self.spec.namespace_assignments
+        return any(entry.namespace == namespace and entry.target_cluster_ref.name == cluster for entry in entries)
+
+
+PAUSED = "c5c3.io/paused"
+"""Annotation that stops every write but status, on an order or on a plane (contracts 14.11)."""

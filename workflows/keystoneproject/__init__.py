@@ -1,0 +1,1 @@
+"""The kind to read first: workflow, then judge."""

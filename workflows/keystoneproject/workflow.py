@@ -1,0 +1,57 @@
+"""One KeystoneProject, served for as long as it exists. One pass fits one screen.
+
+admit (gates, finalizer) -> provision_project (probe, managed Project) -> report; then it waits.
+"""
+
+from __future__ import annotations
+
+from temporalio import workflow
+
+from workflows.scaffold import run
+
+with workflow.unsafe.imports_passed_through():
+    from workflows.keystoneproject import reasons
+    from workflows.scaffold import steps
+    from workflows.scaffold.carry import Carry
+    from workflows.scaffold.verdict import Outcome
+
+
+@workflow.defn(name="KeystoneProject", failure_exception_types=[workflow.NondeterminismError])
+class KeystoneProject(run.Run):
+    """Provisions the order and keeps it so."""
+
+    kind = "KeystoneProject"
+    condition_types = reasons.CONDITIONS
+    phase = "serving"
+
+    @workflow.init
+    def __init__(self, carry: Carry | None = None) -> None:
+        super().__init__(carry)
+
+    @workflow.run
+    async def run(self, carry: Carry | None = None) -> None:
+        await self.passes(self.one_pass)
+
+    async def one_pass(self) -> None:
+        admitted = await self.step(steps.Steps.admit, self.ref, f"admit {self.ref.key}")
+        self.order = admitted.order
+        if admitted.state is steps.State.GONE:
+            raise run.Over
+        if admitted.state is steps.State.DELETING:
+            if not self.order.finalized:
+                raise run.Over
+            await self.hand_over("KeystoneProjectTeardown")
+        if admitted.trouble:
+            raise run.Trouble(admitted.trouble)
+        if admitted.refused:
+            outcome = Outcome(verdicts=admitted.refused)
+        else:
+            outcome = await self._provision(steps.Task(ref=self.ref, order=self.order, plane=admitted.plane))
+        await self.report(outcome, note=self.order.paused)
+
+    async def _provision(self, task: steps.Task) -> Outcome:
+        try:
+            return await self.step(steps.Steps.provision_project, task, f"provision project for {self.ref.key}")
+        except run.Trouble as trouble:
+            retry = trouble.type == reasons.TRANSPORT_RETRY_FAILED
+            return self.trouble_verdict(reasons.PROJECT_READY, trouble.type if retry else reasons.ERROR, trouble)

@@ -1,0 +1,341 @@
+"""What every order's run does whatever its kind: hear rings, pass, report, wait, hand over.
+
+A run begins with a full pass and keeps nothing that the cluster does not hold, so losing, doubling or reordering a
+ring is harmless, and a run may start anew at any point.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, ClassVar, NoReturn, TypeVar
+
+from temporalio import workflow
+from temporalio.common import Priority
+from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.exceptions import TimeoutError as TemporalTimeout
+from temporalio.workflow import ActivityCancellationType
+
+with workflow.unsafe.imports_passed_through():
+    from workflows.scaffold import conditions, search, steps
+    from workflows.scaffold.carry import Carry, Described
+    from workflows.scaffold.order import OrderRef
+    from workflows.scaffold.verdict import FROZEN_SECONDS, REFRESH_SECONDS, Outcome, Verdict
+
+LONG_HISTORY = 500
+CONVERGED_HISTORY = 100
+MANY_RINGS = 200
+FIRST_PAUSE = 10.0
+LONGEST_PAUSE = 300.0
+
+Answer = TypeVar("Answer")
+
+
+class Trouble(Exception):
+    """A step could not find out or do what it is for, for as long as it was tried."""
+
+    def __init__(self, text: str, type_: str = "") -> None:
+        super().__init__(text)
+        self.type = type_
+
+
+class Moved(Exception):
+    """The order is not what the pass began with: begin another."""
+
+
+class Over(Exception):
+    """Nothing is left to do for this order."""
+
+
+class Run:
+    """One order's run: the handlers people and the watcher use, and the loop around a kind's pass."""
+
+    kind: ClassVar[str]
+    condition_types: ClassVar[tuple[str, ...]]
+    phase: ClassVar[str]
+
+    def __init__(self, carry: Carry | None = None) -> None:
+        before = carry or Carry()
+        self.ref = OrderRef.parse(workflow.info().workflow_id)
+        self.order = steps.OrderSeen()
+        self._verdicts = before.verdicts
+        self._left: tuple[str, ...] = ()
+        self._note = ""
+        self._next_look: float | None = None
+        self._rung = False
+        self._rings = 0
+        self._passes_begun = 0
+        self._passes_ended = 0
+        self._closing = False
+        self._troubles = before.troubles
+        self._troubled_since = before.troubled_since
+        self._late_until = before.late_until
+        self._moves = 0
+
+    # -- what others may ask ------------------------------------------------------------------------------------
+
+    @workflow.signal(description="Something this order depends on has changed. Carries nothing; rung by the watcher.")
+    def changed(self) -> None:
+        self._ring()
+
+    @workflow.signal(description="Make a full pass now and clear any pause. Carries nothing; rung by people.")
+    def resync(self) -> None:
+        self._troubles = 0
+        self._ring()
+
+    @workflow.update(description="Make a full pass now, and answer with what it found.")
+    async def resync_now(self) -> Described:
+        self.resync()
+        wanted = self._passes_begun + 1
+        await workflow.wait_condition(lambda: self._passes_ended >= wanted or self._closing)
+        return self.describe()
+
+    @workflow.query(description="What the last pass found, and what is waited for.")
+    def describe(self) -> Described:
+        ready = bool(self._verdicts) and all(verdict.status for verdict in self._verdicts) and not self._note
+        return Described(
+            order=self.ref.workflow_id,
+            phase=self.phase,
+            verdicts=self._verdicts,
+            ready=ready,
+            note=self._note,
+            left=self._left,
+            next_look_seconds=self._next_look,
+        )
+
+    def _ring(self) -> None:
+        self._rung = True
+        self._rings += 1
+
+    # -- the loop -----------------------------------------------------------------------------------------------
+
+    async def passes(self, one_pass: Callable[[], Awaitable[None]]) -> None:
+        """Passes and waits until the order is over. `one_pass` says by `report` and `leave` what it found."""
+        while True:
+            self._rung = False
+            self._passes_begun += 1
+            self._note, self._left = "", ()
+            wait: float | None = None
+            try:
+                await one_pass()
+                self._moves = 0
+                if not any(verdict.trouble for verdict in self._verdicts):
+                    self._troubles, self._troubled_since = 0, None
+            except Moved:
+                self._moves += 1
+                # Somebody who writes the order without end must not make us read it without end.
+                wait = min(0.2 * 2**self._moves, FIRST_PAUSE)
+            except Trouble as trouble:
+                wait = self._pause()
+                await self._say_trouble(trouble)
+            except Over:
+                if self._rung:
+                    continue
+                await self._close()
+                return
+            if not self._moves:
+                self._passes_ended = self._passes_begun
+            self._show()
+            if self._should_start_anew():
+                await self.hand_over(workflow.info().workflow_type)
+            await self._wait(wait)
+
+    async def step(
+        self, method: Callable[[steps.Steps, Any], Awaitable[Answer]], argument: Any, summary: str
+    ) -> Answer:
+        """Runs one activity. Raises `Moved` or `Trouble`; this is the one place that catches `ActivityError`."""
+        try:
+            return await workflow.execute_activity_method(
+                method,
+                argument,
+                start_to_close_timeout=steps.START_TO_CLOSE,
+                retry_policy=steps.RETRY,
+                summary=summary,
+                priority=self._fair(),
+            )
+        except ActivityError as error:
+            cause = error.cause
+            if isinstance(cause, ApplicationError):
+                if cause.type == steps.MOVED:
+                    raise Moved from None
+                raise Trouble(cause.message, cause.type or "") from None
+            if isinstance(cause, TemporalTimeout):
+                self._late_until = workflow.now() + steps.STEP_DEADLINE
+                raise Trouble(f"{summary}: no answer within {steps.START_TO_CLOSE.seconds} seconds") from None
+            raise Trouble(f"{summary}: {cause or error}") from None
+
+    async def report(self, outcome: Outcome, note: str = "") -> None:
+        """Makes the order's status say what was found, by a write only if it says something else now."""
+        self._verdicts, self._note = outcome.verdicts, note
+        patch = conditions.changes(
+            self.order.status,
+            self.order.generation,
+            self.condition_types,
+            outcome.verdicts,
+            outcome.fields,
+            note,
+            workflow.now(),
+        )
+        if patch is None:
+            return
+        report = steps.Report(
+            ref=self.ref, uid=self.order.uid, resource_version=self.order.resource_version, status=patch
+        )
+        if not await self.step(steps.Steps.report, report, f"report {_headline(outcome.verdicts, note)}"):
+            raise Moved
+
+    def trouble_verdict(self, type_: str, reason: str, trouble: Trouble) -> Outcome:
+        """The `…Error` verdict of a step that could not be done; a whole pass follows after a growing pause."""
+        text = f"{trouble} (tried again after a pause)"
+        verdict = Verdict(type=type_, status=False, reason=reason, message=text, again=self._pause(), trouble=True)
+        return Outcome(verdicts=(verdict,))
+
+    def leave(self, left: Sequence[str]) -> None:
+        """What a deletion waits for."""
+        self._left = tuple(left)
+
+    async def hand_over(self, workflow_type: str) -> NoReturn:
+        """Starts the run anew, as this type or as the order's other one, once every caller has its answer."""
+        await self._close()
+        carry = Carry(
+            verdicts=self._verdicts,
+            troubles=self._troubles,
+            troubled_since=self._troubled_since,
+            late_until=self._late_until,
+        )
+        workflow.continue_as_new(args=[carry], workflow=workflow_type)
+
+    async def outlive_late_writes(self) -> None:
+        """Waits until no step that timed out can still be writing."""
+        if self._late_until is not None and self._late_until > workflow.now():
+            left = self._late_until - workflow.now()
+            await workflow.sleep(left, summary="a step timed out: wait until it cannot write any more")
+        self._late_until = None
+
+    # -- inner parts --------------------------------------------------------------------------------------------
+
+    def _fair(self) -> Priority:
+        """Workers take turns between control planes, so that one tenant's storm delays nobody else."""
+        return Priority(fairness_key=(self.order.plane_key or self.ref.namespace)[:64])
+
+    def _pause(self) -> float:
+        pause: float = min(FIRST_PAUSE * 2**self._troubles, LONGEST_PAUSE)
+        self._troubles += 1
+        self._troubled_since = self._troubled_since or workflow.now()
+        return pause
+
+    async def _say_trouble(self, trouble: Trouble) -> None:
+        """Puts a trouble that no condition is for into `Ready`, if the order can be written at all."""
+        since = self._troubled_since.strftime("%Y-%m-%dT%H:%M:%SZ") if self._troubled_since else ""
+        self._note = f"{trouble} (since {since}; tried again after a pause)"
+        if not self.order.uid:
+            return
+        try:
+            await self.report(Outcome(verdicts=self._verdicts), self._note)
+        except (Moved, Trouble) as again:
+            workflow.logger.info("the trouble could not be reported: %s", again)
+
+    async def _wait(self, pause: float | None) -> None:
+        refresh = self._refresh()
+        looks = [verdict.again for verdict in self._verdicts if verdict.again is not None]
+        looks += [FIRST_PAUSE] if self._left else []
+        looks += [FROZEN_SECONDS] if self.order.paused else []
+        looks += [refresh] if refresh is not None else []
+        self._next_look = pause if pause is not None else min(looks, default=None)
+        if self._rung:
+            return
+        if self._next_look is None:
+            await workflow.wait_condition(lambda: self._rung)
+            return
+        blind = pause is not None or any(verdict.trouble for verdict in self._verdicts)
+        await self._settle(self._next_look, refresh, blind)
+
+    def _refresh(self) -> float | None:
+        """Seconds until a whole pass is due in any case: no plane event need reach an order on a target cluster.
+
+        A refusal that asks for no look at all is left alone there too.
+        """
+        never = any(not verdict.status and verdict.again is None for verdict in self._verdicts)
+        return REFRESH_SECONDS if self.ref.cluster and not never else None
+
+    async def _settle(self, every: float, refresh: float | None, blind: bool) -> None:
+        wait = steps.Wait(
+            ref=self.ref,
+            tearing_down=self.phase != "serving",
+            generation=self.order.generation,
+            paused=self.order.paused,
+            verdicts=self._verdicts,
+            left=self._left,
+            every=every,
+            refresh=refresh,
+            blind=blind,
+            words=self._waiting_for(),
+        )
+        looking = workflow.start_activity_method(
+            steps.Steps.settle,
+            wait,
+            start_to_close_timeout=steps.LOOK_START_TO_CLOSE,
+            retry_policy=steps.LOOK_RETRY,
+            cancellation_type=ActivityCancellationType.TRY_CANCEL,
+            summary=_short(wait.words),
+            priority=self._fair(),
+        )
+        bell = asyncio.create_task(workflow.wait_condition(lambda: self._rung))
+        await workflow.wait([looking, bell], return_when=asyncio.FIRST_COMPLETED)
+        for task in (looking, bell):
+            task.cancel()
+        await asyncio.gather(looking, bell, return_exceptions=True)
+
+    def _should_start_anew(self) -> bool:
+        if not workflow.all_handlers_finished():
+            return False
+        length = workflow.info().get_current_history_length()
+        settled = self._next_look is None and all(verdict.status for verdict in self._verdicts)
+        return (
+            length > LONG_HISTORY
+            or self._rings > MANY_RINGS
+            or (settled and length > CONVERGED_HISTORY)
+            or workflow.info().is_continue_as_new_suggested()
+        )
+
+    async def _close(self) -> None:
+        """Answers every accepted update before the run ends: an update does not outlive its run."""
+        self._closing = True
+        await workflow.wait_condition(workflow.all_handlers_finished)
+
+    def _waiting_for(self) -> str:
+        waits = [*self._left, *(f"{v.reason}: {v.message}" for v in self._verdicts if not v.status)]
+        return (self._note and not self._left and self._note) or (waits[0] if waits else "the next refresh")
+
+    def _show(self) -> None:
+        """Search attributes (an event only when one changed) and the current details, for people in the UI."""
+        described = self.describe()
+        unready = next(
+            (v.reason for v in self._verdicts if not v.status), "" if self.phase == "serving" else "Deleting"
+        )
+        wanted: Mapping[Any, str] = {
+            search.KIND: self.kind,
+            search.NAMESPACE: self.ref.namespace,
+            search.CLUSTER: self.ref.cluster or search.MANAGEMENT,
+            search.PLANE: self.order.plane_key or "unknown",
+            search.READY: "True" if described.ready else "False",
+            search.REASON: unready or ("AllReady" if described.ready else "NotAllReady"),
+        }
+        known = workflow.info().typed_search_attributes
+        updates = [key.value_set(value) for key, value in wanted.items() if known.get(key) != value]
+        if updates:
+            workflow.upsert_search_attributes(updates)
+        lines = [f"- **{v.type}** {'True' if v.status else 'False'} `{v.reason}`: {_short(v.message, 500)}" for v in self._verdicts]  # fmt: skip  # noqa: E501
+        lines += [f"- waits for {_short(each, 500)}" for each in self._left]
+        if self._note:
+            lines.append(f"- **Ready** False: {_short(self._note, 500)}")
+        workflow.set_current_details("\n".join([f"`{self.ref.key}` is {self.phase}", "", *lines]))
+
+
+def _headline(verdicts: Sequence[Verdict], note: str) -> str:
+    unready = next((verdict for verdict in verdicts if not verdict.status), None)
+    return unready.reason if unready else (_short(note) if note else "Ready")
+
+
+def _short(text: str, limit: int = 180) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,0 +1,168 @@
+"""Every activity: its name, what it takes and answers, how long it may take and how often it is tried.
+
+The methods are signatures; `activities/` implements them under the same names. Nothing secret is in any of them.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from enum import Enum
+from typing import Any
+
+from pydantic import Field
+from temporalio import activity
+from temporalio.common import RetryPolicy
+
+from workflows.api.controlplane import ControlPlane
+from workflows.api.meta import Model
+from workflows.scaffold.order import OrderRef
+from workflows.scaffold.verdict import Outcome, Verdict
+
+STEP_DEADLINE = timedelta(seconds=20)
+"""After this a step writes nothing more. Below START_TO_CLOSE, so two attempts never write at the same time."""
+START_TO_CLOSE = timedelta(seconds=25)
+RETRY = RetryPolicy(
+    initial_interval=timedelta(milliseconds=500),
+    backoff_coefficient=2.0,
+    maximum_interval=timedelta(seconds=8),
+    maximum_attempts=6,
+)
+"""About 20 seconds of trying; then the workflow says what failed and comes back after a pause."""
+
+LOOK_START_TO_CLOSE = timedelta(seconds=30)
+LOOK_RETRY = RetryPolicy(initial_interval=timedelta(seconds=10), backoff_coefficient=1.0)
+"""A look repeats until something moved; each says itself when the next is due (`next_retry_delay`)."""
+
+MOVED = "OrderMoved"
+"""Error type of a step that found its order gone, replaced, being deleted or paused before its first write."""
+
+
+class State(Enum):
+    """What a read of the order found."""
+
+    GONE = "gone"
+    DELETING = "deleting"
+    PRESENT = "present"
+
+
+class OrderSeen(Model):
+    """The order as a pass read it.
+
+    plane_key     `namespace/name` of the ControlPlane it names
+    finalized     whether our finalizer is on it
+    paused        why nothing may be written for it, or empty
+    status, spec  as the API server holds them
+    """
+
+    uid: str = ""
+    generation: int = 0
+    resource_version: str = ""
+    plane_key: str = ""
+    finalized: bool = False
+    paused: str = ""
+    spec: dict[str, Any] = Field(default_factory=dict)
+    status: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def plane_namespace(self) -> str:
+        return self.plane_key.partition("/")[0]
+
+
+class Admitted(Model):
+    """The answer of `admit` and `examine`.
+
+    refused  verdicts of the gate that holds the order
+    trouble  what could not be found out although the order itself could be read
+    """
+
+    state: State
+    order: OrderSeen = OrderSeen()
+    plane: ControlPlane | None = None
+    refused: tuple[Verdict, ...] = ()
+    trouble: str = ""
+
+
+class Task(Model):
+    """What a step of a kind works on."""
+
+    ref: OrderRef
+    order: OrderSeen
+    plane: ControlPlane | None = None
+
+
+class Removal(Model):
+    """What is left of an order's children, in words; nothing means that the finalizer may go.
+
+    held  verdicts of what keeps the deletion from starting at all
+    """
+
+    left: tuple[str, ...] = ()
+    held: tuple[Verdict, ...] = ()
+
+
+class Report(Model):
+    """A JSON merge patch of `status`, to be written onto exactly the version that was judged."""
+
+    ref: OrderRef
+    uid: str
+    resource_version: str
+    status: dict[str, Any]
+
+
+class Wait(Model):
+    """What a settling order waits for: the looks go on while they find what is said here.
+
+    every    seconds between looks
+    refresh  seconds after which a whole pass is due in any case
+    blind    no look can tell more than a whole pass: one follows after `every`
+    """
+
+    ref: OrderRef
+    tearing_down: bool = False
+    generation: int = 0
+    paused: str = ""
+    verdicts: tuple[Verdict, ...] = ()
+    left: tuple[str, ...] = ()
+    every: float
+    refresh: float | None = None
+    blind: bool = False
+    words: str = ""
+
+
+class Steps:
+    """The activities, as workflows name them."""
+
+    @activity.defn(name="admit")
+    async def admit(self, ref: OrderRef) -> Admitted:
+        """Reads the order and its plane, asks the gates, puts the finalizer on."""
+        raise NotImplementedError
+
+    @activity.defn(name="examine")
+    async def examine(self, ref: OrderRef) -> Admitted:
+        """Reads an order that is being deleted, and its plane. No gate is asked: deletion is decided before them."""
+        raise NotImplementedError
+
+    @activity.defn(name="report")
+    async def report(self, report: Report) -> bool:
+        """Writes the status; False when the order has moved since it was read."""
+        raise NotImplementedError
+
+    @activity.defn(name="release")
+    async def release(self, task: Task) -> None:
+        """Takes our finalizer, and no other, off the order."""
+        raise NotImplementedError
+
+    @activity.defn(name="settle")
+    async def settle(self, wait: Wait) -> None:
+        """Looks, without writing, until something is other than reported; then a pass is due."""
+        raise NotImplementedError
+
+    @activity.defn(name="provision_project")
+    async def provision_project(self, task: Task) -> Outcome:
+        """Probes, then projects the managed K-ORC Project, and reads what became of it."""
+        raise NotImplementedError
+
+    @activity.defn(name="remove_project")
+    async def remove_project(self, task: Task) -> Removal:
+        """Deletes the order's children, managed before probe, unless references hold it."""
+        raise NotImplementedError

@@ -1,0 +1,76 @@
+"""A verdict: something that was found out about an order, as its conditions will say it. Data, never raised."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+from pydantic import Field
+
+from workflows.api.meta import Model
+
+MESSAGE_LIMIT = 32768
+"""Bytes a condition's message may have (metav1.Condition)."""
+_CUT = " […truncated]"
+
+WAIT_SECONDS = 10.0
+"""Next look while K-ORC, a store or a credential is waited for (contracts 4)."""
+FROZEN_SECONDS = 60.0
+"""Next look of an order without an assignment, and of a deletion held by references."""
+REFRESH_SECONDS = 600.0
+"""Next full pass of an order on a target cluster, and of a refusal that only an edit elsewhere cures."""
+
+
+class Verdict(Model):
+    """One condition's finding.
+
+    type     condition type
+    again    seconds until the next look by our own; None waits for a ring alone
+    trouble  it could not be found out: after `again` a whole pass follows, not a look
+    """
+
+    type: str
+    status: bool
+    reason: str
+    message: str
+    again: float | None = None
+    trouble: bool = False
+
+
+class Outcome(Model):
+    """What a step found: its verdicts, and the status fields it knows now. Fields it does not name are kept."""
+
+    verdicts: tuple[Verdict, ...]
+    fields: dict[str, Any] = Field(default_factory=dict)
+
+
+class Next(Enum):
+    """What a judge wants done before it is asked again. Each value is one write."""
+
+    NOTHING = "nothing"
+    APPLY_PROBE = "apply the probe"
+    DROP_PROBE = "delete the probe"
+    CLAIM = "claim the identity"
+    APPLY = "apply the managed child"
+    UNLATCH = "clear a latched transport error"
+    DETACH = "let go of the resource in Keystone"
+
+
+class Decision(Model):
+    """A judge's answer: how things stand, and the one write that would move them on."""
+
+    verdict: Verdict
+    do: Next = Next.NOTHING
+    fields: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def outcome(self) -> Outcome:
+        return Outcome(verdicts=(self.verdict,), fields=self.fields)
+
+
+def cut(message: str) -> str:
+    """The message, cut to `MESSAGE_LIMIT` bytes on a character boundary, saying so."""
+    raw = message.encode()
+    if len(raw) <= MESSAGE_LIMIT:
+        return message
+    return raw[: MESSAGE_LIMIT - len(_CUT.encode())].decode(errors="ignore") + _CUT
