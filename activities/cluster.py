@@ -28,6 +28,9 @@ FIELD_MANAGER = "cobaltcore-operator"
 
 REQUEST_SECONDS = 10.0
 
+SILENT = "Silent"
+"""Reason of the error by which a watch ends on which nothing was heard for too long."""
+
 _WHOLE = "application/json"
 _METADATA = "application/json;as={};g=meta.k8s.io;v=v1"
 
@@ -187,6 +190,8 @@ class Cluster:
                         code, reason = int(status.get("code") or 500), status.get("reason") or ""
                         raise ClusterError(doing, code, reason, status.get("message") or "")
                     yield event
+        except aiohttp.SocketTimeoutError:
+            raise ClusterError(doing, 0, SILENT, f"nothing was heard for {silence:g} s") from None
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             raise ClusterError(doing, 0, type(error).__name__, str(error)) from None
 
@@ -204,7 +209,7 @@ class Cluster:
         accept: str = _WHOLE,
     ) -> Object:
         target = "/".join(part for part in (namespace, name, sub) if part)
-        doing = f"{_VERBS[method]} {kind.kind} {target}{_at(self.name)}".replace("  ", " ")
+        doing = f"{_VERBS[method]} {kind.kind} {target}".rstrip() + _at(self.name)
         attributes = {"k8s.cluster": self.name or "management", "k8s.kind": kind.kind, "k8s.object": target}
         with _tracer.start_as_current_span(f"{method} {kind.plural}", attributes=attributes) as span:
             limit = aiohttp.ClientTimeout(total=REQUEST_SECONDS, sock_connect=5)

@@ -50,7 +50,7 @@ class KeystoneProjects:
 
     kind = KEYSTONE_PROJECT
     finalizer = children.FINALIZER
-    condition_types = reasons.CONDITIONS
+    condition_types: tuple[str, ...] = reasons.CONDITIONS
     error_reason = reasons.ERROR
 
     def __init__(self, clusters: Clusters) -> None:
@@ -64,26 +64,36 @@ class KeystoneProjects:
     async def provision_project(self, task: Task) -> Outcome:
         with at_boundary(), instrument("KeystoneProjectProvision"):
             decide, plane = _judge_of(task)
+            pen = await self._pen(task, deleting=False)
             first = not task.order.status.get("conditions")
             seen = await self._see(task, plane, probe=not first)
             if task.order.paused:
                 return decide(seen).outcome
-            return (await self._drive(task, plane, await self._pen(task, deleting=False), seen, decide)).outcome
+            return (await self._drive(task, plane, pen, seen, decide)).outcome
 
     @activity.defn(name="remove_project")
     async def remove_project(self, task: Task) -> Removal:
         with at_boundary():
+            pen = await self._pen(task, deleting=True)
             held = await self._held(task)
             if held:
                 return Removal(held=held)
+            if gates.cluster_name(task.ref) or gates.order_name(task.ref, reasons.ERROR):
+                return Removal()  # no child can carry such a label (contracts 14.8)
             if task.plane is None:
                 await self._fail_open(task)
                 return Removal()
-            return await self._remove(task, task.plane, await self._pen(task, deleting=True))
+            return await self._remove(task, task.plane, pen)
 
     async def look(self, task: Task) -> Decision:
         decide, plane = _judge_of(task)
-        return decide(await self._see(task, plane, probe=True))
+        seen = await self._see(task, plane, probe=True)
+        decision = decide(seen)
+        if decision.do is not Next.CLAIM:
+            return decision
+        # Whose claim it is can be read; without that every look of the order that lost would call for a pass.
+        holder = await claims.holder_of(self._management, plane.namespace, children.claim(plane, _project_name(task)))
+        return decide(seen.model_copy(update={"claimed_by": holder}))
 
     async def look_removal(self, task: Task) -> Removal:
         held = await self._held(task)
@@ -102,7 +112,7 @@ class KeystoneProjects:
         """Reads the managed Project, and the probe if there may be one that matters."""
         project = await korc.read(self._management, KORC_PROJECT, plane.namespace, children.project_name(task.ref))
         asked: KorcObject | None = None
-        if probe and (project is None or (meaning.transport_latched(project) and not project.status.id)):
+        if probe and (project is None or (meaning.terminal(project) is not None and not project.status.id)):
             asked = await korc.read(self._management, KORC_PROJECT, plane.namespace, children.probe_name(task.ref))
         return Seen(project=project, probe=asked, now=datetime.now(UTC))
 
@@ -185,8 +195,9 @@ class KeystoneProjects:
         await self._management.delete(KORC_PROJECT, meta.namespace, meta.name, meta.uid, version)
 
     async def _pen(self, task: Task, *, deleting: bool) -> Pen:
+        begun = time.monotonic()
         home = await self._clusters.get(task.ref.cluster)
-        return Pen(home, KEYSTONE_PROJECT, task.ref, task.order.uid, deleting=deleting)
+        return Pen(home, KEYSTONE_PROJECT, task.ref, task.order.uid, deleting=deleting, begun=begun)
 
     # -- removal ------------------------------------------------------------------------------------------------
 

@@ -16,16 +16,19 @@ from workflows.scaffold.steps import STEP_DEADLINE
 
 
 class Pen:
-    """Ask `lift` before every write. The first time it looks at the order again: same uid, same direction."""
+    """Ask `lift` before every write. The first time it looks at the order again: same uid, same direction.
 
-    def __init__(self, home: Cluster, kind: Kind, ref: OrderRef, uid: str, *, deleting: bool) -> None:
+    `begun` is the `time.monotonic()` at which the step began: Temporal's limit runs from there, so the deadline does.
+    """
+
+    def __init__(self, home: Cluster, kind: Kind, ref: OrderRef, uid: str, *, deleting: bool, begun: float) -> None:
         self._home = home
         self._kind = kind
         self._ref = ref
         self._uid = uid
         self._deleting = deleting
         self._looked = False
-        self._until = time.monotonic() + STEP_DEADLINE.total_seconds()
+        self._until = begun + STEP_DEADLINE.total_seconds()
 
     @property
     def left(self) -> float:

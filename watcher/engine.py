@@ -66,6 +66,8 @@ class Engine:
 
     def stale(self, seconds: float) -> list[str]:
         """The streams that count and were not heard for longer, or never, each with what is known of why."""
+        if not self.streams:
+            return ["no stream has begun"]
         return [
             f"{stream}: not heard for {stream.age:.0f} s" + (f" ({stream.trouble})" if stream.trouble else "")
             for stream in self.streams
