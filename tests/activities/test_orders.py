@@ -22,7 +22,7 @@ from tests.meddled import Call, Meddled
 from tests.world import CRD, REGISTRATIONS, TARGET, World, definition, run, run_attempt, until
 from workflows.keystoneproject import children, reasons
 from workflows.scaffold.order import OrderRef
-from workflows.scaffold.steps import Admitted, State, Task, Wait
+from workflows.scaffold.steps import State, Task, Wait
 from workflows.scaffold.verdict import Outcome, Verdict
 
 pytestmark = pytest.mark.api
@@ -312,9 +312,9 @@ async def looks(
     return said
 
 
-async def waiting(world: World, ref: OrderRef, seen: Admitted | None = None) -> Wait:
+async def waiting(world: World, ref: OrderRef) -> Wait:
     """What the workflow would wait with after a pass."""
-    admitted = seen or await run(world.orders.admit, ref)
+    admitted = await run(world.orders.admit, ref)
     verdicts = admitted.refused
     if not verdicts:
         task = Task(ref=ref, order=admitted.order, plane=admitted.plane)
