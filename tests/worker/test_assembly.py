@@ -74,4 +74,4 @@ def test_both_workflow_types_of_a_kind_hear_the_same() -> None:
 def _nowhere() -> Clusters:
     from activities.cluster import Cluster
 
-    return Clusters(Cluster("", None), "c5c3-clusters")  # type: ignore[arg-type]
+    return Clusters(Cluster("", None), "c5c3-clusters")
