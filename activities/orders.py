@@ -16,7 +16,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from activities.cluster import CONTROL_PLANE, Cluster, Kind, Object
 from activities.clusters import BadKubeconfig, Clusters, Unregistered
-from activities.errors import ClusterError, Conflict, at_boundary
+from activities.errors import ClusterError, Conflict, NotServed, at_boundary
 from workflows.api.controlplane import PAUSED, ControlPlane
 from workflows.scaffold import gates
 from workflows.scaffold.order import OrderRef
@@ -59,7 +59,12 @@ class Orders:
             kind = self._kinds[ref.kind]
             meta = raw["metadata"]
             body = {**raw, "metadata": {**meta, "finalizers": [*(meta.get("finalizers") or []), kind.finalizer]}}
-            live = await home.update(kind.kind, body)
+            try:
+                live = await home.update(kind.kind, body)
+            except ClusterError as error:
+                if error.status == 404 and not isinstance(error, NotServed):
+                    return Admitted(state=State.GONE)
+                raise
             _log.info("finalizer set", extra={"order": ref.workflow_id})
             order = admitted.order.model_copy(
                 update={"finalized": True, "resource_version": live["metadata"]["resourceVersion"]}
@@ -84,7 +89,7 @@ class Orders:
             except Conflict:
                 return False
             except ClusterError as error:
-                if error.status == 404:
+                if error.status == 404 and not isinstance(error, NotServed):
                     return False
                 raise
             _log.info("status written", extra={"order": report.ref.workflow_id})
@@ -103,7 +108,7 @@ class Orders:
             try:
                 await home.update(kind.kind, {**raw, "metadata": {**raw["metadata"], "finalizers": kept}})
             except ClusterError as error:
-                if error.status != 404:
+                if error.status != 404 or isinstance(error, NotServed):
                     raise
             _log.info("finalizer released", extra={"order": task.ref.workflow_id})
 
