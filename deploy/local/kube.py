@@ -96,7 +96,7 @@ async def items(
 ) -> list[Object]:
     """All objects of a kind, in one namespace or in all."""
     found = await asyncio.to_thread(_get, stack, cluster, resource, namespace, "", selector)
-    return list((found or {}).get("items", ()))
+    return list((found or {}).get("items") or ())
 
 
 def _get(

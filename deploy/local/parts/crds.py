@@ -58,7 +58,7 @@ class Crds(Part):
         crds = json.loads(self._file(stack).read_text())
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?labelSelector="
         there = await kube.call(stack, "management", "GET", f"{path}{LABEL}%3D{self._digest()}", accept=NAMES_ONLY)
-        if len(there["items"]) < len(crds):
+        if len(there["items"] or ()) < len(crds):
             say(f"{len(crds)} kinds")
             await kube.apply(stack, "management", crds)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import datetime
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -186,9 +185,8 @@ async def set_conditions(
         new[type_] = words | ({"observedGeneration": seen["metadata"]["generation"]} if kind == "ControlPlane" else {})
     if new == old:
         return
-    patch = json.dumps({"status": {"conditions": list(new.values())}})
-    resource = (f"{plural}.{api.partition('/')[0]}", name, "-n", namespace)
-    await kube.kubectl(stack, "management", "patch", *resource, "--subresource=status", "--type=merge", "-p", patch)
+    change = {"status": {"conditions": list(new.values())}}
+    await kube.patch(stack, "management", f"{plural}.{api.partition('/')[0]}", namespace, name, change, "status")
 
 
 _KINDS = {"ControlPlane": ("c5c3.io/v1alpha1", "controlplanes"), "MariaDB": ("k8s.mariadb.com/v1alpha1", "mariadbs")}
