@@ -11,7 +11,7 @@ import logging
 from datetime import timedelta
 
 from temporalio.api.enums.v1 import IndexedValueType
-from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
+from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest, ListSearchAttributesResponse
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client, TLSConfig
 from temporalio.contrib.pydantic import pydantic_data_converter
@@ -67,14 +67,8 @@ async def connect(settings: ConnectionSettings, *, identity: str, runtime: Runti
 
 async def check_search_attributes(client: Client) -> None:
     """Raises TemporalUnusable with the exact command when a search attribute is missing or of another type."""
-    try:
-        answer = await client.operator_service.list_search_attributes(
-            ListSearchAttributesRequest(namespace=client.namespace), retry=True, timeout=timedelta(seconds=10)
-        )
-    except RPCError as error:
-        if error.status not in _NOT_OFFERED:
-            raise
-        _log.warning("the search attributes could not be checked: %s", error.message)
+    answer = await _listed(client)
+    if answer is None:
         return
     there = {**answer.system_attributes, **answer.custom_attributes}
     keyword = IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD
@@ -91,6 +85,23 @@ async def check_search_attributes(client: Client) -> None:
             f"Temporal namespace {client.namespace} lacks search attributes: run `temporal operator search-attribute"
             f" create {where} " + " ".join(f"--name {name} --type Keyword" for name in missing) + "` and start again"
         )
+
+
+async def _listed(client: Client) -> ListSearchAttributesResponse | None:
+    """The search attributes, or None where the server does not tell. A namespace made just now takes some seconds."""
+    for again in range(20, -1, -1):
+        try:
+            return await client.operator_service.list_search_attributes(
+                ListSearchAttributesRequest(namespace=client.namespace), retry=True, timeout=timedelta(seconds=10)
+            )
+        except RPCError as error:
+            if error.status in _NOT_OFFERED:
+                _log.warning("the search attributes could not be checked: %s", error.message)
+                return None
+            if error.status != RPCStatusCode.NOT_FOUND or not again:
+                raise
+        await asyncio.sleep(1)
+    return None
 
 
 async def _check_namespace(client: Client, settings: ConnectionSettings) -> None:

@@ -6,12 +6,14 @@ months. Nothing but temporalio and the standard library is imported, for this ru
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from temporalio import workflow
 from temporalio.api.common.v1 import Payload
 from temporalio.worker import (
     ContinueAsNewInput,
+    ExecuteWorkflowInput,
     HandleSignalInput,
     HandleUpdateInput,
     StartActivityInput,
@@ -30,10 +32,15 @@ class WorkflowTracing(WorkflowInboundInterceptor):
     def __init__(self, next: WorkflowInboundInterceptor) -> None:
         super().__init__(next)
         self.ring: Payload | None = None
+        self._heard = False
 
     def init(self, outbound: WorkflowOutboundInterceptor) -> None:
-        self._rung(workflow.info().headers)
         super().init(_Outbound(outbound, self))
+
+    async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:
+        if not self._heard:  # signals that came with the start, or before it, are handled first and are newer
+            self._rung(input.headers)
+        return await super().execute_workflow(input)
 
     async def handle_signal(self, input: HandleSignalInput) -> None:
         self._rung(input.headers)
@@ -43,9 +50,10 @@ class WorkflowTracing(WorkflowInboundInterceptor):
         self._rung(input.headers)
         return await super().handle_update_handler(input)
 
-    def _rung(self, headers: Any) -> None:
+    def _rung(self, headers: Mapping[str, Payload]) -> None:
         """A ring without a header (the command line's) ends the previous trace: its steps are traces of their own."""
         self.ring = headers.get(HEADER)
+        self._heard = True
 
 
 class _Outbound(WorkflowOutboundInterceptor):
@@ -66,5 +74,5 @@ class _Outbound(WorkflowOutboundInterceptor):
         input.headers = self._with_ring(input.headers)
         return super().continue_as_new(input)
 
-    def _with_ring(self, headers: Any) -> dict[str, Payload]:
+    def _with_ring(self, headers: Mapping[str, Payload]) -> dict[str, Payload]:
         return {**headers, **({HEADER: self._inbound.ring} if self._inbound.ring else {})}

@@ -1,1 +1,1 @@
-"""Stand-ins: two controllers that are not served anywhere here, played over the real servers. Never part of the product."""
+"""Stand-ins: two controllers that are served nowhere here, played over the real servers. Not part of the product."""

@@ -40,14 +40,16 @@ class Cloud:
         self._tls = ssl.create_default_context(cadata=authority)
         self._token = self._endpoint = ""
 
-    async def request(self, method: str, path: str, good: tuple[int, ...]) -> int:
-        """The status of a request below /v3; anything but `good` is Refused."""
-        renewed = False
+    async def connect(self) -> None:
+        """Logs in, unless a token is kept."""
         if not self._token:
             await self._login()
-            renewed = True
+
+    async def request(self, method: str, path: str, good: tuple[int, ...]) -> int:
+        """The status of a request below /v3; anything but `good` is Refused."""
+        await self.connect()
         status, text, _ = await self._send(method, self._endpoint + path, None, self._token)
-        if status == 401 and not renewed:
+        if status == 401:
             await self._login()
             status, text, _ = await self._send(method, self._endpoint + path, None, self._token)
         if status not in good:
@@ -79,9 +81,11 @@ class Cloud:
         headers = {"X-Auth-Token": token} if token else {}
         timeout = aiohttp.ClientTimeout(total=30)
         try:
-            async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=self._tls), timeout=timeout) as session:
-                async with session.request(method, url, json=body, headers=headers) as answer:
-                    return answer.status, await answer.text(), dict(answer.headers)
+            async with (
+                aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=self._tls), timeout=timeout) as session,
+                session.request(method, url, json=body, headers=headers) as answer,
+            ):
+                return answer.status, await answer.text(), dict(answer.headers)
         except aiohttp.ClientConnectorCertificateError:
             cause = "tls: failed to verify certificate: x509: certificate signed by unknown authority"
         except aiohttp.ClientConnectorDNSError as error:

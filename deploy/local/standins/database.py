@@ -101,7 +101,7 @@ async def _execute(server: Object, statement: str) -> None:
 
 
 async def _report(seen: Object, status: str, reason: str, message: str) -> None:
-    old = next(iter((seen.get("status") or {}).get("conditions") or []), {})
+    old: Object = next(iter((seen.get("status") or {}).get("conditions") or []), {})
     if (old.get("status"), old.get("reason"), old.get("message")) == (status, reason, message):
         return
     now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

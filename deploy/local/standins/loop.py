@@ -1,12 +1,13 @@
 """What both stand-ins share: a plain way to the API server, and one task per object that looks again when it is rung.
 
-kopf only watches for them (`on.event`). Its handlers that keep state would write annotations and finalizers of their own
-onto the objects, and the real controllers write none of that.
+kopf only watches for them (`on.event`). Its handlers that keep state would write annotations and finalizers of their
+own onto the objects, and the real controllers write none of that.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -71,16 +72,18 @@ class Cluster:
     async def _send(self, method: str, resource: str, namespace: str, path: str, body: Object | None = None) -> Object:
         if self._client is None:
             settings = client.Configuration()
-            await config.load_kube_config(client_configuration=settings, persist_config=False)
+            load: Any = config.load_kube_config  # not typed
+            await load(client_configuration=settings, persist_config=False)
             self._client = client.ApiClient(settings)
         api, _, plural = resource.rpartition("/")
         root = f"api/{api}" if "/" not in api else f"apis/{api}"
         url = f"{self._client.configuration.host}/{root}/namespaces/{namespace}/{plural}/{path}"
         headers = {"Content-Type": "application/merge-patch+json"} if method == "PATCH" else {}
-        answer = await self._client.call_api(method, url, headers, body, _request_timeout=20, _preload_content=False)
-        content = await answer.json(content_type=None)
+        answer = await self._client.call_api(method, url, headers, body, _request_timeout=20)
+        text: bytes = await answer.response.read()
+        content = json.loads(text or b"{}")
         if answer.status >= 400:
-            raise ClusterError(answer.status, str((content or {}).get("message", "")))
+            raise ClusterError(answer.status, str(content.get("message", "")))
         return dict(content)
 
 

