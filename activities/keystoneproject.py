@@ -50,7 +50,7 @@ class KeystoneProjects:
 
     kind = KEYSTONE_PROJECT
     finalizer = children.FINALIZER
-    condition_types = reasons.CONDITIONS
+    condition_types: tuple[str, ...] = reasons.CONDITIONS
     error_reason = reasons.ERROR
 
     def __init__(self, clusters: Clusters) -> None:
