@@ -17,9 +17,12 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from temporalio.testing import WorkflowEnvironment
 
+from tests.e2e.fixtures import place, real_stack
 from worker import telemetry
 from worker.settings import ConnectionSettings
 from workflows.scaffold.search import ALL
+
+__all__ = ["place", "real_stack"]  # fixtures that are defined elsewhere
 
 
 def temporal_program() -> str:
