@@ -28,6 +28,9 @@ FIELD_MANAGER = "cobaltcore-operator"
 
 REQUEST_SECONDS = 10.0
 
+SILENT = "Silent"
+"""Reason of the error by which a watch ends on which nothing was heard for too long."""
+
 _WHOLE = "application/json"
 _METADATA = "application/json;as={};g=meta.k8s.io;v=v1"
 
@@ -135,12 +138,16 @@ class Cluster:
             content_type="application/merge-patch+json",
         )  # fmt: skip
 
-    async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
-        """Asks for the deletion of that very object; gone already, or replaced by another, is success."""
+    async def delete(self, kind: Kind, namespace: str, name: str, uid: str, resource_version: str = "") -> None:
+        """Asks for the deletion of that very object; gone already, or replaced by another, is success.
+
+        resource_version  when given, an object that was written since is left, too
+        """
+        only = {"uid": uid, **({"resourceVersion": resource_version} if resource_version else {})}
         try:
-            await self._request("DELETE", kind, namespace, name, body={"preconditions": {"uid": uid}})
+            await self._request("DELETE", kind, namespace, name, body={"preconditions": only})
         except Conflict:
-            _log.debug("not deleted, another object has the name: %s %s/%s", kind.kind, namespace, name)
+            _log.debug("not deleted, it is not what was read: %s %s/%s", kind.kind, namespace, name)
         except ClusterError as error:
             if error.status != 404 or isinstance(error, NotServed):
                 raise
@@ -183,6 +190,8 @@ class Cluster:
                         code, reason = int(status.get("code") or 500), status.get("reason") or ""
                         raise ClusterError(doing, code, reason, status.get("message") or "")
                     yield event
+        except aiohttp.SocketTimeoutError:
+            raise ClusterError(doing, 0, SILENT, f"nothing was heard for {silence:g} s") from None
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             raise ClusterError(doing, 0, type(error).__name__, str(error)) from None
 
@@ -200,7 +209,7 @@ class Cluster:
         accept: str = _WHOLE,
     ) -> Object:
         target = "/".join(part for part in (namespace, name, sub) if part)
-        doing = f"{_VERBS[method]} {kind.kind} {target}{_at(self.name)}".replace("  ", " ")
+        doing = f"{_VERBS[method]} {kind.kind} {target}".rstrip() + _at(self.name)
         attributes = {"k8s.cluster": self.name or "management", "k8s.kind": kind.kind, "k8s.object": target}
         with _tracer.start_as_current_span(f"{method} {kind.plural}", attributes=attributes) as span:
             limit = aiohttp.ClientTimeout(total=REQUEST_SECONDS, sock_connect=5)
@@ -265,8 +274,12 @@ def _refusal(doing: str, status: int, data: bytes) -> ClusterError:
             return NotServed(doing, status, "NotServed", "the API server does not serve this kind; is its CRD there?")
         return ClusterError(doing, status, "Unreadable", "")
     reason, message = body.get("reason") or "", body.get("message") or ""
-    if status == 404 and not (body.get("details") or {}).get("name"):
+    details = body.get("details") or {}
+    if status == 404 and not details.get("name"):
         return NotServed(doing, status, "NotServed", message)
+    if any(cause.get("field") == "metadata.uid" for cause in details.get("causes") or []):
+        # An apply onto another object of the name is refused as a change of its uid, beside whatever else differs.
+        return Conflict(doing, 409, "Conflict", "another object has the name")
     return (Conflict if status == 409 else ClusterError)(doing, status, reason, message)
 
 

@@ -24,7 +24,7 @@ class ClusterError(Exception):
     """
 
     def __init__(self, doing: str, status: int, reason: str, message: str) -> None:
-        super().__init__(f"{doing}: {status or 'no answer'} {reason}: {message}" if message else f"{doing}: {reason}")
+        super().__init__(f"{doing}: {status or 'no answer'} {reason}" + (f": {message}" if message else ""))
         self.status = status
         self.reason = reason
 

@@ -78,7 +78,8 @@ class Bells:
     def oldest(self) -> float:
         """Age in seconds of the oldest ring that Temporal has not taken."""
         waiting = itertools.chain(self._wanted.values(), self._ringing.values())
-        return time.monotonic() - min((wanted.since for wanted in waiting), default=time.monotonic())
+        since = min((wanted.since for wanted in waiting), default=None)
+        return 0.0 if since is None else time.monotonic() - since
 
     def ring(self, orders: Iterable[OrderRef]) -> None:
         now = time.monotonic()

@@ -1,7 +1,9 @@
 """One kind on one cluster, listened to for ever: list, then watch from the list's version.
 
 Whatever ends a watch, the next one begins at the last version heard, after a pause that grows unless the watch lived
-long; only a version that is too old (410, on the request or in the stream) makes a new list. No version is never sent.
+long. A new list is made when that version is too old (410, on the request or in the stream), and after a silence: an
+API server sends no bookmarks of a kind that has not changed since it started, and only a list tells that from a dead
+watch. No watch is asked for without a version.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import random
 import time
 from dataclasses import dataclass
 
-from activities.cluster import Cluster, Kind, Object
+from activities.cluster import SILENT, Cluster, Kind, Object
 from activities.errors import ClusterError, NotServed
 from watcher import metrics
 from watcher.ear import Listener
@@ -24,7 +26,7 @@ _log = logging.getLogger(__name__)
 class Pace:
     """How patient a stream is, in seconds.
 
-    silence      a watch that says nothing for longer is given up; the server's bookmarks come every 60
+    silence      a watch that says nothing for longer is given up; bookmarks come every 60, health looks for 90
     lived_long   a watch that lived this long is begun again without a pause, and forgives earlier failures
     watch        how long the server is asked to keep a watch open, at least; up to half of it is added by chance
     """
@@ -93,6 +95,9 @@ class Stream:
                 if error.status == 410:
                     self._version = ""
                     _log.info("%s: the version heard last is too old; listing again", self)
+                elif error.reason == SILENT:
+                    self._version = ""
+                    _log.info("%s: nothing was heard for %g s; listing again", self, self._pace.silence)
                 else:
                     self._complain(self._sentence(error))
             except (AttributeError, KeyError, TypeError, ValueError) as error:
