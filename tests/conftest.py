@@ -11,6 +11,7 @@ import shutil
 import sysconfig
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import timedelta
 
 import pytest
 import pytest_asyncio
@@ -45,6 +46,7 @@ async def temporal_env() -> AsyncIterator[WorkflowEnvironment]:
     async with await WorkflowEnvironment.start_local(
         dev_server_existing_path=temporal_program(),
         dev_server_log_level="error",
+        dev_server_startup_timeout=timedelta(seconds=60),
         dev_server_extra_args=["--dynamic-config-value", "matching.enableFairness=true",
                                "--disable-config-file", "--disable-config-env"],
         search_attributes=ALL,
