@@ -39,6 +39,7 @@ class Rig:
         self.cluster = cluster
         self.ledger = Ledger()
         self.tasks: list[asyncio.Task[None]] = []
+        self.target: Cluster | None = None
 
     def stream(self, pace: Pace = QUICK, cluster: Cluster | None = None) -> Stream:
         stream = Stream(cluster or self.cluster, KEYSTONE_PROJECT, self.ledger, pace=pace)
@@ -58,6 +59,8 @@ async def rig() -> AsyncIterator[Rig]:
             task.cancel()
             await asyncio.wait([task])
             assert task.cancelled(), "a stream never ends by itself"
+        if rig.target:
+            await rig.target.close()
 
 
 @pytest.fixture(autouse=True)
@@ -229,11 +232,10 @@ async def test_a_kind_that_is_not_served_is_asked_for_again_and_does_not_count(r
 
 
 async def test_a_target_cluster_never_counts(rig: Rig) -> None:
-    target = client(rig.server.url, "edge-1")
-    stream = rig.stream(cluster=target)
+    rig.target = client(rig.server.url, "edge-1")
+    stream = rig.stream(cluster=rig.target)
     await until(lambda: stream.served)
     assert not stream.counts
-    await target.close()
 
 
 @pytest.mark.parametrize("version", ["", None])
@@ -268,7 +270,8 @@ async def test_an_answer_that_is_not_json_ends_nothing(rig: Rig) -> None:
 
 async def test_secrets_come_as_metadata_only(rig: Rig) -> None:
     rig.run(Stream(rig.cluster, SECRET, rig.ledger, namespace="c5c3-clusters", metadata_only=True, pace=QUICK))
-    await until(lambda: rig.server.versions)
-    accepts = {what: accept for what, _, accept in rig.server.requests}
+    server = rig.server.of("secrets")
+    await until(lambda: server.versions)
+    accepts = {what: accept for what, _, accept in server.requests}
     assert accepts["list"].startswith("application/json;as=PartialObjectMetadataList")
     assert accepts["watch"].startswith("application/json;as=PartialObjectMetadata;")
