@@ -1,4 +1,4 @@
-"""What tests of several folders stand on: a Temporal dev server, and this process's telemetry.
+"""What tests of several folders stand on: a Temporal dev server, real API servers, and this process's telemetry.
 
 A thing that cannot be started is an error of the tests that need it, never a skip.
 """
@@ -6,6 +6,7 @@ A thing that cannot be started is an error of the tests that need it, never a sk
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import sysconfig
 from collections.abc import AsyncIterator
@@ -17,6 +18,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from temporalio.testing import WorkflowEnvironment
 
+from deploy.local import stack
+from deploy.local.part import Stack
 from worker import telemetry
 from worker.settings import ConnectionSettings
 from workflows.scaffold.search import ALL
@@ -41,6 +44,21 @@ async def temporal_env() -> AsyncIterator[WorkflowEnvironment]:
         search_attributes=ALL,
     ) as env:  # fmt: skip
         yield env
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def api_stack() -> AsyncIterator[Stack]:
+    """Two real API servers with our kinds, our rights and everybody's CRDs, in an instance of this run's own.
+
+    C5C3_STACK_FOR_TESTS names an instance to use and to leave running instead: bringing one up takes a while.
+    """
+    kept = os.environ.get("C5C3_STACK_FOR_TESTS")
+    instance = kept or f"tests-{os.getpid()}"
+    try:
+        yield await stack.up(instance, parts=("crds", "operator"))
+    finally:
+        if not kept:
+            await stack.down(instance, forget=True)
 
 
 @dataclass(frozen=True)

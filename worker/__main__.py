@@ -17,6 +17,7 @@ from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from typing import Any, TypeVar
 
+from temporalio.service import RPCError
 from temporalio.worker import Worker
 
 from activities.clusters import BadKubeconfig, Clusters, connect_management
@@ -62,6 +63,9 @@ async def _run(settings: WorkerSettings) -> int:
     except (CannotStart, BadKubeconfig, ClusterError, temporal.TemporalUnusable) as error:
         _log.critical("%s", error)
         return 1
+    except RPCError as error:
+        _log.critical("Temporal at %s stopped answering: %s", settings.temporal_address, error.message)
+        return 1
     except Exception:
         _log.critical("the worker failed", exc_info=True)
         return 1
@@ -89,7 +93,7 @@ async def _serve(settings: WorkerSettings, told: telemetry.Telemetry, stop: asyn
         client = await _unless(stop, temporal.connect(settings, identity=identity, runtime=told.runtime))
         await _unless(stop, temporal.check_search_attributes(client))
 
-        worker = assembly.build(client, settings, assembly.WORKFLOWS, assembly.activities(clusters))
+        worker = assembly.build(client, settings, assembly.WORKFLOWS, assembly.activities_over(clusters))
         readiness.asks(health.Polling(client, worker, identity).why_not_ready)
         _log.info("serving orders from task queue %s as %s", settings.task_queue, identity)
         await _until_told(worker, stop, settings.graceful_shutdown_seconds)

@@ -15,10 +15,16 @@ from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.worker import Worker, WorkerDeploymentConfig
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
+from activities.clusters import Clusters
+from activities.keystoneproject import KeystoneProjects
+from activities.orders import Orders
 from worker.settings import WorkerSettings
+from workflows.keystoneproject.teardown import KeystoneProjectTeardown
+from workflows.keystoneproject.workflow import KeystoneProject
 
 PURE = (
     "workflows.api",
+    "workflows.scaffold.carry",
     "workflows.scaffold.conditions",
     "workflows.scaffold.gates",
     "workflows.scaffold.korc",
@@ -33,6 +39,24 @@ PURE = (
     "workflows.keystoneproject.reasons",
 )
 """Modules without workflow code, passed through the sandbox. A test compares the list with the sources."""
+
+
+WORKFLOWS: tuple[type, ...] = (KeystoneProject, KeystoneProjectTeardown)
+
+
+def activities_over(clusters: Clusters) -> list[Callable[..., Any]]:
+    """Every step of every kind, over these clusters."""
+    projects = KeystoneProjects(clusters)
+    orders = Orders(clusters, {projects.kind.kind: projects})
+    return [
+        orders.admit,
+        orders.examine,
+        orders.report,
+        orders.release,
+        orders.settle,
+        projects.provision_project,
+        projects.remove_project,
+    ]
 
 
 def build(

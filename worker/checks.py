@@ -10,7 +10,16 @@ import asyncio
 import logging
 from typing import Any
 
-from activities.cluster import CONTROL_PLANE, KORC_PROJECT, LEASE, ORDER_KINDS, Cluster, Kind
+from activities.cluster import (
+    CONTROL_PLANE,
+    KEYSTONE_APPLICATION_CREDENTIAL,
+    KEYSTONE_ROLE_ASSIGNMENT,
+    KORC_PROJECT,
+    LEASE,
+    ORDER_KINDS,
+    Cluster,
+    Kind,
+)
 from activities.errors import ClusterError, NotServed
 from worker.settings import WorkerSettings
 
@@ -20,7 +29,13 @@ REFERENCE_LEASE = "c5c3.openstack.c5c3.io"
 """Lease by which the reference operator elects its leader (contracts 9.2)."""
 _RENEWED_WITHIN = 10.0  # the reference renews every 2 s and gives up leading after 10
 _LOOK_SECONDS = 1.0
-_PROBED = "c5c3-start-check"  # no object has this name: the answer tells whether the kind is served
+_KINDS = (
+    *ORDER_KINDS.values(),
+    KEYSTONE_ROLE_ASSIGNMENT,
+    KEYSTONE_APPLICATION_CREDENTIAL,
+    CONTROL_PLANE,
+    KORC_PROJECT,
+)
 
 
 class CannotStart(Exception):
@@ -30,7 +45,13 @@ class CannotStart(Exception):
 async def check_cluster(cluster: Cluster, settings: WorkerSettings, *, patience: float = 30.0) -> None:
     """Raises CannotStart unless the management cluster answers, serves our kinds, lets us read them and is ours."""
     await _answers(cluster, settings, patience)
-    kinds = [*ORDER_KINDS.values(), CONTROL_PLANE, KORC_PROJECT]
+    kinds = [
+        *ORDER_KINDS.values(),
+        KEYSTONE_ROLE_ASSIGNMENT,
+        KEYSTONE_APPLICATION_CREDENTIAL,
+        CONTROL_PLANE,
+        KORC_PROJECT,
+    ]
     unserved = [kind for kind in kinds if not await _served(cluster, kind, settings.operator_namespace)]
     if unserved:
         names = ", ".join(f"{kind.kind} ({kind.api_version})" for kind in unserved)
@@ -47,10 +68,12 @@ async def _answers(cluster: Cluster, settings: WorkerSettings, patience: float) 
     end = asyncio.get_running_loop().time() + patience
     while True:
         try:
-            await _served(cluster, LEASE, settings.operator_namespace)
+            await cluster.get(LEASE, settings.operator_namespace, REFERENCE_LEASE)
             return
         except ClusterError as error:
             where = f"the kubeconfig {settings.kubeconfig}" if settings.kubeconfig else "the pod's ServiceAccount"
+            if error.status == 403:
+                raise _forbidden(LEASE, error) from None
             if error.status == 401:
                 raise CannotStart(f"the management cluster does not know us (401): check {where}") from None
             if not error.passing or asyncio.get_running_loop().time() >= end:
@@ -61,17 +84,17 @@ async def _answers(cluster: Cluster, settings: WorkerSettings, patience: float) 
 
 async def _served(cluster: Cluster, kind: Kind, namespace: str) -> bool:
     try:
-        await cluster.get(kind, namespace, _PROBED)
+        await cluster.list(kind, namespace)
     except NotServed:
         return False
     except ClusterError as error:
-        if error.status == 403:
-            raise CannotStart(
-                f"no permission to read {kind.plural}.{kind.group}: bind the roles of deploy/rbac to the worker's"
-                f" identity ({error})"
-            ) from None
-        raise
+        raise _forbidden(kind, error) if error.status == 403 else error from None
     return True
+
+
+def _forbidden(kind: Kind, error: ClusterError) -> CannotStart:
+    where = "bind the roles of deploy/rbac to the worker's identity"
+    return CannotStart(f"no permission to read {kind.plural}.{kind.group}: {where} ({error})")
 
 
 async def _check_alone(cluster: Cluster, namespace: str) -> None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.trace import SpanKind, Status, StatusCode
+from opentelemetry.trace import Link, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from temporalio import activity, client, worker
 from temporalio.api.common.v1 import Payload
@@ -22,6 +23,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from worker.tracing_workflow import HEADER, WorkflowTracing
 from workflows.scaffold.order import OrderRef
 
+_SAME_PASS = timedelta(seconds=60)
 _propagator = TraceContextTextMapPropagator()
 _tracer = trace.get_tracer("c5c3.steps")
 
@@ -58,9 +60,11 @@ class _Client(client.OutboundInterceptor):
 class _Activity(worker.ActivityInboundInterceptor):
     async def execute_activity(self, input: worker.ExecuteActivityInput) -> Any:
         info = activity.info()
+        context, links = _place(info, _context(input.headers))
         with _tracer.start_as_current_span(
             info.activity_type,
-            context=_context(input.headers),
+            context=context,
+            links=links,
             kind=SpanKind.CONSUMER,
             attributes=_attributes(info),
             record_exception=False,
@@ -89,6 +93,13 @@ def _context(headers: Mapping[str, Payload]) -> Context:
     except Exception:
         value = None
     return _propagator.extract({"traceparent": value}, Context()) if value else Context()
+
+
+def _place(info: activity.Info, ring: Context) -> tuple[Context, list[Link]]:
+    """In the ring's trace; an attempt long after the step was scheduled (a look, an outage) is a root linked to it."""
+    if datetime.now(UTC) - info.scheduled_time < _SAME_PASS:
+        return ring, []
+    return Context(), [Link(span)] if (span := trace.get_current_span(ring).get_span_context()).is_valid else []
 
 
 def _attributes(info: activity.Info) -> dict[str, str | int]:

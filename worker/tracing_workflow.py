@@ -7,7 +7,8 @@ months. Nothing but temporalio and the standard library is imported, for this ru
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, NoReturn
 
 from temporalio import workflow
 from temporalio.api.common.v1 import Payload
@@ -25,6 +26,9 @@ from temporalio.worker import (
 HEADER = "traceparent"
 """Temporal header with the W3C trace context of whoever rang, as a JSON string."""
 
+_SAME_PASS = timedelta(seconds=60)
+"""Steps that start later than this were caused by a look of our own, not by the ring."""
+
 
 class WorkflowTracing(WorkflowInboundInterceptor):
     """Remembers the header of the newest ring (start, signal, update) and lets the steps have it."""
@@ -33,6 +37,7 @@ class WorkflowTracing(WorkflowInboundInterceptor):
         super().__init__(next)
         self.ring: Payload | None = None
         self._heard = False
+        self._heard_at: datetime | None = None
 
     def init(self, outbound: WorkflowOutboundInterceptor) -> None:
         super().init(_Outbound(outbound, self))
@@ -51,9 +56,23 @@ class WorkflowTracing(WorkflowInboundInterceptor):
         return await super().handle_update_handler(input)
 
     def _rung(self, headers: Mapping[str, Payload]) -> None:
-        """A ring without a header (the command line's) ends the previous trace: its steps are traces of their own."""
+        """A ring without a header (the command line's) ends the previous trace too."""
         self.ring = headers.get(HEADER)
         self._heard = True
+        self._heard_at = workflow.now()
+
+    def cause(self) -> Payload:
+        """The trace that a step starting now belongs to.
+
+        Long after the last ring, or after one without a header, it is a new one whose first span is left out: all that
+        a replay-safe id can say is that these steps belong together.
+        """
+        now = workflow.now()
+        if self.ring is None or self._heard_at is None or now - self._heard_at > _SAME_PASS:
+            made = f"00-{workflow.uuid4().hex}-{workflow.uuid4().hex[:16]}-01"
+            self.ring = workflow.payload_converter().to_payload(made)
+            self._heard_at = now
+        return self.ring
 
 
 class _Outbound(WorkflowOutboundInterceptor):
@@ -62,17 +81,14 @@ class _Outbound(WorkflowOutboundInterceptor):
         self._inbound = inbound
 
     def start_activity(self, input: StartActivityInput) -> workflow.ActivityHandle[Any]:
-        input.headers = self._with_ring(input.headers)
+        input.headers = {**input.headers, HEADER: self._inbound.cause()}
         return super().start_activity(input)
 
     def start_local_activity(self, input: StartLocalActivityInput) -> workflow.ActivityHandle[Any]:
-        input.headers = self._with_ring(input.headers)
+        input.headers = {**input.headers, HEADER: self._inbound.cause()}
         return super().start_local_activity(input)
 
-    def continue_as_new(self, input: ContinueAsNewInput) -> Any:
-        """A ring carried over into the next run takes its trace along."""
-        input.headers = self._with_ring(input.headers)
-        return super().continue_as_new(input)
-
-    def _with_ring(self, headers: Mapping[str, Payload]) -> dict[str, Payload]:
-        return {**headers, **({HEADER: self._inbound.ring} if self._inbound.ring else {})}
+    def continue_as_new(self, input: ContinueAsNewInput) -> NoReturn:
+        """The next run's first pass is caused by what caused this one."""
+        input.headers = {**input.headers, HEADER: self._inbound.cause()}
+        super().continue_as_new(input)

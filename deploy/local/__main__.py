@@ -11,6 +11,7 @@ $C5C3_STACK_HOME or ~/.cache/c5c3-orders. What exists already can be used instea
 
   C5C3_STACK_KUBECONFIG, C5C3_STACK_TARGET_KUBECONFIG   files with admin rights on the two clusters
   C5C3_STACK_TEMPORAL, C5C3_STACK_OPENBAO               addresses (host:port; https://host:port)
+  C5C3_STACK_OTLP                                       where worker and watcher send traces (http://host:port)
   C5C3_STACK_WITHOUT=korc,cert-manager,…                parts that your own cluster has already
 """
 
@@ -40,9 +41,6 @@ async def _up(instance: str, parts: list[str] | None) -> Stack:
 
 async def _status(instance: str) -> int:
     parts = await stack.status(instance)
-    if not parts:
-        print(f"there is no instance {instance}: `python -m deploy.local up --instance {instance}` makes one")
-        return 1
     for part in parts:
         where = " ".join(f"{name}:{port}" for name, port in (part.ports or {}).items())
         since = f"{part.seconds:7.0f} s  pid {part.pid}  {part.memory} MiB" if part.pid else ""
@@ -82,13 +80,13 @@ def main() -> int:
         elif args.command == "status":
             return asyncio.run(_status(args.instance))
         elif args.command == "env":
-            for name, value in stack.environment(stack.open_stack(args.instance)).items():
+            for name, value in stack.environment(stack.existing(args.instance)).items():
                 print(f"export {name}={shlex.quote(value)}")
         else:
             part = stack.find(args.part).name
-            file = processes.log_path(stack.open_stack(args.instance), part)
+            file = processes.log_path(stack.existing(args.instance), part)
             if not file.exists():
-                raise PartError(f"{part} has no log yet: it was not started in this instance")
+                raise PartError(f"{part} has no log in this instance: it has no process, or was not started yet")
             os.execvp("tail", ["tail", "-n", "200", *(["-f"] if args.follow else []), str(file)])
     except PartError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -11,10 +11,12 @@ import asyncio
 import os
 import re
 import shutil
+import sysconfig
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 import psutil
 
@@ -26,7 +28,8 @@ from deploy.local.programs import alone
 DEFAULT = "demo"
 # Told (part, state, detail): waiting, preparing, starting, bootstrapping, ready, failed.
 Progress = Callable[[str, str, str], None]
-_later: dict[str, asyncio.Task[None]] = {}
+# What `up` left to do, by the loop that does it.
+_later: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, asyncio.Task[None]]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,15 @@ def open_stack(instance: str = DEFAULT) -> Stack:
         ) from None
     names = [name for part in registry() for name in part.port_names]
     return Stack(instance, base, folder, ports.choose(folder, names))
+
+
+def existing(instance: str = DEFAULT) -> Stack:
+    """The instance, if there is one: for looking, which makes nothing."""
+    folder = home() / "instances" / instance
+    if not (kept := ports.written(folder)):
+        command = f"python -m deploy.local up --instance {instance}"
+        raise PartError(f"there is no instance {instance!r} in {home()}: `{command}` makes one")
+    return Stack(instance, home(), folder, kept)
 
 
 def chosen(names: Iterable[str] | None) -> list[Part]:
@@ -115,13 +127,17 @@ async def up(instance: str = DEFAULT, parts: Iterable[str] | None = None, progre
         await _cancel(tasks.values())
         raise
     rest = [task for name, task in tasks.items() if name not in soon]
-    _later[instance] = asyncio.create_task(_all(rest, hurry=False))
+    _left()[instance] = asyncio.create_task(_all(rest, hurry=False))
     return stack
+
+
+def _left() -> dict[str, asyncio.Task[None]]:
+    return _later.setdefault(asyncio.get_running_loop(), {})
 
 
 async def later(instance: str = DEFAULT) -> None:
     """Waits for the parts that `up` left building or starting; raises if one of them failed."""
-    if task := _later.pop(instance, None):
+    if task := _left().pop(instance, None):
         try:
             await task
         except asyncio.CancelledError:
@@ -131,7 +147,7 @@ async def later(instance: str = DEFAULT) -> None:
 
 async def down(instance: str = DEFAULT, forget: bool = False, progress: Progress = _silent) -> None:
     """Ends every process of the instance, who needs others first; `forget` deletes its data, keys and logs too."""
-    if task := _later.pop(instance, None):
+    if task := _left().pop(instance, None):
         await _cancel([task])
     folder = home() / "instances" / instance
     if not folder.exists():
@@ -158,11 +174,8 @@ async def _end(stack: Stack, name: str, progress: Progress) -> None:
 
 async def status(instance: str = DEFAULT) -> list[Status]:
     """How each part is right now. Asks the parts themselves, each with a limit."""
-    folder = home() / "instances" / instance
-    stack = Stack(instance, home(), folder, ports.written(folder))
-    if not stack.ports:
-        return []
-    every = await asyncio.to_thread(processes.marked, folder)
+    stack = existing(instance)
+    every = await asyncio.to_thread(processes.marked, stack.folder)
 
     async def one(part: Part) -> Status:
         note = processes.running(stack, part.name)
@@ -209,8 +222,13 @@ async def start_part(stack: Stack, name: str, progress: Progress = _silent) -> N
 def environment(stack: Stack) -> dict[str, str]:
     """What a person's tools need to find the stack: KUBECONFIG, TEMPORAL_ADDRESS, …"""
     found = {"C5C3_STACK_INSTANCE": stack.instance}
+    # kubectl and temporal of the locked packages, before any other.
+    scripts = sysconfig.get_path("scripts")
+    search = os.environ.get("PATH", "").split(os.pathsep)
+    found["PATH"] = os.pathsep.join([scripts, *(folder for folder in search if folder != scripts)])
     for part in registry():
-        found |= part.exports(stack)
+        if stack.ports.keys() >= set(part.port_names):  # else it came with a newer version: `up` gives it ports
+            found |= part.exports(stack)
     return found
 
 

@@ -6,7 +6,6 @@ Entered under the order's own workflow id, so a provisioning and a teardown of o
 from __future__ import annotations
 
 from temporalio import workflow
-from temporalio.common import VersioningBehavior
 
 from workflows.scaffold import run
 
@@ -17,11 +16,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.scaffold.verdict import Outcome
 
 
-@workflow.defn(
-    name="KeystoneProjectTeardown",
-    failure_exception_types=[workflow.NondeterminismError],
-    versioning_behavior=VersioningBehavior.AUTO_UPGRADE,
-)
+@workflow.defn(name="KeystoneProjectTeardown", failure_exception_types=[workflow.NondeterminismError])
 class KeystoneProjectTeardown(run.Run):
     """Undoes what the order's other workflow did; patient while the ControlPlane exists, open once it is gone."""
 

@@ -6,7 +6,6 @@ admit (gates, finalizer) -> provision_project (probe, managed Project) -> report
 from __future__ import annotations
 
 from temporalio import workflow
-from temporalio.common import VersioningBehavior
 
 from workflows.scaffold import run
 
@@ -17,11 +16,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.scaffold.verdict import Outcome
 
 
-@workflow.defn(
-    name="KeystoneProject",
-    failure_exception_types=[workflow.NondeterminismError],
-    versioning_behavior=VersioningBehavior.AUTO_UPGRADE,
-)
+@workflow.defn(name="KeystoneProject", failure_exception_types=[workflow.NondeterminismError])
 class KeystoneProject(run.Run):
     """Provisions the order and keeps it so."""
 

@@ -171,8 +171,8 @@ async def set_conditions(
     stack: Stack, kind: str, namespace: str, name: str, wanted: dict[str, tuple[str, str]], status: str = "True"
 ) -> None:
     """Sets conditions (type -> reason, message) on an object; one that reads so already is not touched."""
-    api, plural = _KINDS[kind]
-    seen = await kube.get(stack, "management", f"{plural}.{api.partition('/')[0]}", namespace, name) or {}
+    resource = {"ControlPlane": "controlplanes.c5c3.io", "MariaDB": "mariadbs.k8s.mariadb.com"}[kind]
+    seen = await kube.get(stack, "management", resource, namespace, name) or {}
     old = {c["type"]: c for c in (seen.get("status") or {}).get("conditions") or []}
     now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     new = dict(old)
@@ -186,10 +186,7 @@ async def set_conditions(
     if new == old:
         return
     change = {"status": {"conditions": list(new.values())}}
-    await kube.patch(stack, "management", f"{plural}.{api.partition('/')[0]}", namespace, name, change, "status")
-
-
-_KINDS = {"ControlPlane": ("c5c3.io/v1alpha1", "controlplanes"), "MariaDB": ("k8s.mariadb.com/v1alpha1", "mariadbs")}
+    await kube.patch(stack, "management", resource, namespace, name, change, "status")
 
 
 PARTS = (Planes(),)

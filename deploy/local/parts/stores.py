@@ -1,0 +1,95 @@
+"""How Secrets and database credentials flow: cert-manager's issuer, the External Secrets stores, the plane's database.
+
+All of it is what operators of a plane lay down; nothing here is needed before the first project is ordered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from typing import Any
+
+from deploy.local import kube
+from deploy.local.part import Part, PartError, Stack
+from deploy.local.parts import mariadb, openbao
+from deploy.openbao.bootstrap import Bootstrap, BootstrapError
+from deploy.openbao.layout import MANAGEMENT, Tenant, tenant_store
+
+Object = dict[str, Any]
+# The planes' own namespaces, and those that may register services.
+TENANTS = ("openstack", "openstack-ext", "team-a", "team-b")
+ESO = "external-secrets"
+
+
+class Stores(Part):
+    """The part."""
+
+    name = "stores"
+    needs = ("cert-manager", "external-secrets", "openbao", "planes")
+    later = True
+
+    async def bootstrap(self, stack: Stack) -> None:
+        """Issuer, stores, database connection; then waits until every store says that it is valid."""
+        server = openbao.url(stack)
+        await kube.apply(stack, "management", _issuer(stack), 60)
+        stores = [one for namespace in TENANTS for one in tenant_store(namespace, server)]
+        await kube.apply(stack, "management", [*stores, *_shared_store(server)], 60)
+        await asyncio.to_thread(_database, stack)
+        ready = kube.condition("Ready")
+        tenants = (("secretstores.external-secrets.io", namespace, "openbao-tenant-store") for namespace in TENANTS)
+        shared = ("clustersecretstores.external-secrets.io", None, "openbao-cluster-store")
+        await asyncio.gather(*(kube.wait(stack, "management", *where, ready, 90) for where in (*tenants, shared)))
+
+
+def _issuer(stack: Stack) -> list[Object]:
+    """OpenBao's own authority handed to cert-manager: whatever it signs, OpenBao's listener trusts."""
+    pair = openbao.authority_pair(stack)
+    crt, key = (base64.b64encode(file.read_bytes()).decode() for file in (pair.certificate, pair.key))
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"namespace": "cert-manager", "name": "openbao-ca"},
+            "type": "kubernetes.io/tls",
+            "data": {"tls.crt": crt, "tls.key": key, "ca.crt": crt},
+        },
+        {
+            "apiVersion": "cert-manager.io/v1",
+            "kind": "ClusterIssuer",
+            "metadata": {"name": "openbao-ca-issuer"},
+            "spec": {"ca": {"secretName": "openbao-ca"}},
+        },
+    ]
+
+
+def _shared_store(server: str) -> list[Object]:
+    """The store of the management cluster itself, under External Secrets' own identity."""
+    trio = tenant_store(ESO, server)
+    certificate = "eso-openbao-client-tls"
+    account, client, store = trio
+    account["metadata"]["name"] = ESO
+    client["metadata"]["name"] = client["spec"]["secretName"] = certificate
+    client["spec"]["commonName"] = f"{certificate}.{ESO}.svc"
+    vault = store["spec"]["provider"]["vault"]
+    vault["auth"]["kubernetes"] = {
+        "mountPath": MANAGEMENT,
+        "role": "eso-management",
+        "serviceAccountRef": {"name": ESO, "namespace": ESO},
+    }
+    vault["caProvider"] |= {"name": certificate, "namespace": ESO}
+    for ref in vault["tls"].values():
+        ref |= {"name": certificate, "namespace": ESO}
+    shared = {**store, "kind": "ClusterSecretStore", "metadata": {"name": "openbao-cluster-store"}}
+    return [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": ESO}}, account, client, shared]
+
+
+def _database(stack: Stack) -> None:
+    """The plane's MariaDB by its address on this machine: there are no Services here."""
+    tenant = Tenant("openstack", "openstack", f"127.0.0.1:{stack.ports['mariadb']}")
+    try:
+        Bootstrap(openbao.connection(stack)).database_tenant(tenant, mariadb.root_password(stack))
+    except BootstrapError as error:
+        raise PartError(str(error)) from None
+
+
+PARTS = (Stores(),)
