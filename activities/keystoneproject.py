@@ -63,12 +63,12 @@ class KeystoneProjects:
     @activity.defn(name="provision_project")
     async def provision_project(self, task: Task) -> Outcome:
         with at_boundary(), instrument("KeystoneProjectProvision"):
+            if task.order.paused:
+                return (await self.look(task)).outcome
             decide, plane = _judge_of(task)
             pen = await self._pen(task, deleting=False)
             first = not task.order.status.get("conditions")
             seen = await self._see(task, plane, probe=not first)
-            if task.order.paused:
-                return decide(seen).outcome
             return (await self._drive(task, plane, pen, seen, decide)).outcome
 
     @activity.defn(name="remove_project")
