@@ -20,7 +20,7 @@ from watcher.health import Health
 from watcher.stream import Pace
 
 PACE = Pace(silence=0.6, lived_long=0.3, watch=30, first_pause=0.05, longest_pause=0.2, unserved_pause=0.3)
-RATES = Rates(fold=0.02, cold=50, first_pause=0.05, longest_pause=0.2)
+RATES = Rates(fold=0.02, fold_child=0.02, cold=50, first_pause=0.05, longest_pause=0.2)
 
 
 class Rig:
