@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -10,6 +11,7 @@ import pytest_asyncio
 from temporalio.client import WorkflowExecutionStatus
 
 from deploy.local import kube
+from deploy.local.api import ApiError
 from tests.e2e.audit import requests
 from tests.e2e.stage import CHILDREN, FINALIZER, Object, Order, Plane, Stage, condition, reason, unique, until
 
@@ -73,7 +75,7 @@ async def test_references_hold_a_deletion_and_it_goes_on_by_itself(real_stack: S
     assert before.close_time <= teardown.start_time
 
     await real_stack.delete("management", ASSIGNMENTS, order.namespace, f"{order.name}-a")
-    await until(order.live, lambda live: f"-a'" not in condition(live, "ProjectReady")["message"], 15)
+    await until(order.live, lambda live: "-a'" not in condition(live, "ProjectReady")["message"], 15)
     await real_stack.delete("management", ASSIGNMENTS, order.namespace, f"{order.name}-b")
     said = await order.reads("ReferencedByApplicationCredentials", seconds=15)
     assert f"'{order.name}-c'" in said["message"]
@@ -83,7 +85,7 @@ async def test_references_hold_a_deletion_and_it_goes_on_by_itself(real_stack: S
     await order.gone(30)
     await order.left_nothing()
     spans = sorted((run.start_time, run.close_time) for run in await order.runs() if run.close_time)
-    assert all(earlier[1] <= later[0] for earlier, later in zip(spans, spans[1:], strict=False)), "runs overlapped"
+    assert all(earlier[1] <= later[0] for earlier, later in itertools.pairwise(spans)), "runs overlapped"
 
 
 async def test_an_order_deleted_the_moment_it_was_placed_leaves_nothing(place: Place) -> None:
@@ -154,9 +156,7 @@ async def test_deletion_is_patient_with_a_plane_and_fails_open_without(
             assert FINALIZER in live["metadata"]["finalizers"]
 
         # K-ORC's own words reach the person who wonders.
-        await until(
-            patient.live, lambda live: "connection refused" in condition(live, "Ready").get("message", ""), 45
-        )
+        await until(patient.live, lambda live: "connection refused" in condition(live, "Ready").get("message", ""), 45)
 
         await real_stack.delete("management", "controlplanes.c5c3.io", own_plane.namespace, own_plane.name)
         await orphan.gone(30)
@@ -188,7 +188,7 @@ async def test_a_plane_kind_that_is_not_served_releases_no_finalizer(real_stack:
             path = "/apis/c5c3.io/v1alpha1/namespaces/openstack/controlplanes/cp"
             try:
                 await kube.call(real_stack.stack, "management", "GET", path)
-            except kube.ApiError:
+            except ApiError:
                 return False
             return True
 

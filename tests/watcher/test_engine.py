@@ -29,19 +29,6 @@ class Rig:
         self.engine = engine
         self.doorbell = doorbell
 
-    async def tell(self, plural: str, type_: str, found: Object) -> None:
-        """One event on the watch of a kind: ends the watch that is open and begins one that says it."""
-        await tell(self.server.of(plural), type_, found)
-
-
-async def tell(server: Server, type_: str, found: Object) -> None:
-    server.version = str(int(server.version) + 1)
-    found["metadata"]["resourceVersion"] = server.version
-    server.objects = [item for item in server.objects if item["metadata"]["name"] != found["metadata"]["name"]]
-    if type_ != "DELETED":
-        server.objects.append(found)
-    await server.broadcast(type_, found)
-
 
 def registration(name: str, url: str, **data: str) -> Object:
     kubeconfig = {
@@ -99,7 +86,7 @@ async def test_orders_written_while_temporal_is_down_are_rung_afterwards(rig: Ri
     rig.doorbell.open = [ref("gone")]
     async with running(rig):
         await until(lambda: rig.server.versions)
-        await rig.tell("keystoneprojects", "ADDED", order("new"))
+        await rig.server.of("keystoneprojects").say("ADDED", order("new"))
         await asyncio.sleep(0.3)
         assert rig.doorbell.rings == []
         health = Health(engine=rig.engine, queue_seconds=0.2)
@@ -114,13 +101,13 @@ async def test_each_source_wakes_its_orders_on_both_clusters(rig: Rig) -> None:
     async with serving() as (target, _), running(rig):
         rig.server.of("secrets").objects = [registration("edge-1", target.url)]
         target.objects = [ready(order("far"))]
-        await tell(rig.server.of("secrets"), "ADDED", registration("edge-1", target.url))
+        await rig.server.of("secrets").say("ADDED", registration("edge-1", target.url))
         await until(lambda: rig.doorbell.rung == [ref("far", cluster="edge-1")])
-        await rig.tell("controlplanes", "ADDED", plane())
+        await rig.server.of("controlplanes").say("ADDED", plane())
         await until(lambda: len(rig.doorbell.rings) == 2)
-        await rig.tell("projects", "ADDED", child(of=ref("far", cluster="edge-1"), status="True"))
+        await rig.server.of("projects").say("ADDED", child(of=ref("far", cluster="edge-1"), status="True"))
         await until(lambda: len(rig.doorbell.rings) == 3)
-        await tell(target, "MODIFIED", order("far", generation=2))
+        await target.say("MODIFIED", order("far", generation=2))
         await until(lambda: len(rig.doorbell.rings) == 4)
     assert set(rig.doorbell.rung) == {ref("far", cluster="edge-1")}
 
@@ -147,7 +134,7 @@ async def test_a_bad_registration_disturbs_nobody_and_is_read_again_when_correct
                 assert any("exec" in message for message in caplog.messages)
                 assert rig.engine.stale(30) == []
                 target.objects = [order("t")]
-                await tell(secrets, "MODIFIED", registration("bad", target.url))
+                await secrets.say("MODIFIED", registration("bad", target.url))
                 await until(lambda: ref("t", cluster="bad") in rig.doorbell.rung)
                 assert rig.engine.engaged["bad"]
 
@@ -161,13 +148,13 @@ async def test_a_cluster_that_is_removed_is_left_alone_and_others_go_on(rig: Rig
             await until(lambda: rig.engine.engaged.get("edge-1"))
             await until(lambda: len(rig.doorbell.rings) == 1)
             streams = len(rig.engine.streams)
-            await tell(secrets, "DELETED", registration("edge-1", target.url))
+            await secrets.say("DELETED", registration("edge-1", target.url))
             await until(lambda: not rig.engine.engaged)
             assert len(rig.engine.streams) == streams - 3
             assert ref("far", cluster="edge-1") not in rig.engine.index
-            await rig.tell("keystoneprojects", "ADDED", order("near"))
+            await rig.server.of("keystoneprojects").say("ADDED", order("near"))
             await until(lambda: ref("near") in rig.doorbell.rung)
-            await tell(secrets, "ADDED", registration("edge-1", target.url))
+            await secrets.say("ADDED", registration("edge-1", target.url))
             await until(lambda: rig.doorbell.rung.count(ref("far", cluster="edge-1")) == 2)
 
 
@@ -177,12 +164,12 @@ async def test_a_write_to_a_registration_that_says_the_same_starts_nothing_anew(
         secrets.objects = [registration("edge-1", target.url)]
         async with running(rig):
             await until(lambda: target.listed)
-            await tell(secrets, "MODIFIED", registration("edge-1", target.url))
+            await secrets.say("MODIFIED", registration("edge-1", target.url))
             gets = len(secrets.requests)
             await until(lambda: any(what == "get" for what, _, _ in secrets.requests[gets - 2 :]))
             await asyncio.sleep(0.3)
             assert target.listed == 1
-            await tell(secrets, "MODIFIED", registration("edge-1", target.url, namespaces="team-a, team-b"))
+            await secrets.say("MODIFIED", registration("edge-1", target.url, namespaces="team-a, team-b"))
             await until(lambda: target.listed == 3)
 
 
@@ -213,7 +200,7 @@ async def test_a_dead_target_cluster_is_a_metric_and_no_outage(rig: Rig) -> None
         await asyncio.sleep(0.5)
         assert rig.engine.stale(0.4) == []
         assert rig.engine.sight().stream_ages["dead", "KeystoneProject"] > 0.4
-        await rig.tell("keystoneprojects", "ADDED", order("near"))
+        await rig.server.of("keystoneprojects").say("ADDED", order("near"))
         await until(lambda: ref("near") in rig.doorbell.rung)
 
 

@@ -1,5 +1,7 @@
 """The whole real stack with worker and watcher on it, once for all tests that need it, and orders that clean up.
 
+`tests/conftest.py` takes the fixtures in, so that the tests of other folders share the one instance.
+
 C5C3_E2E_INSTANCE   the instance's name (test); it stays up for the next run
 """
 
@@ -16,12 +18,14 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 
 from deploy.local import stack
 from deploy.local.keystone_api import KeystoneAPI
+from deploy.local.part import Stack
 from deploy.local.parts import keystone, mariadb, operator, temporal
 from tests.e2e.collector import collector
 from tests.e2e.stage import Order, Stage, unique
 
 PARTS = ("controllers-management", "controllers-target", "operator", "temporal", "planes", "standin-roleassignment")
 PRODUCT = ("worker", "watcher")
+
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def real_stack() -> AsyncIterator[Stage]:
@@ -38,13 +42,13 @@ async def real_stack() -> AsyncIterator[Stage]:
             yield stage
 
 
-def _secrets(here: stack.Stack) -> set[str]:
+def _secrets(here: Stack) -> set[str]:
     """What the stack's bootstrap made secret, each by its value."""
     found = {keystone.admin_password(here), mariadb.root_password(here), operator.token_file(here).read_text()}
     for file in (here.folder / "kube").glob("*.kubeconfig"):
         for line in file.read_text().splitlines():
             key, _, value = line.strip().partition(":")
-            if key.strip('"') in ("token", "client-key-data", "client-certificate-data"):
+            if key.strip('"') in ("token", "client-key-data"):
                 found.add(value.strip().strip('",'))
     for file in (here.folder / "keystone").glob("*password"):
         found.add(file.read_text().strip())
