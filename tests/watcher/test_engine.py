@@ -67,7 +67,6 @@ class running:
         assert self._task.cancelled(), self._task.exception()
 
 
-@pytest.mark.row("T15")
 async def test_a_cold_start_rings_every_order_and_every_run_whose_order_is_gone(rig: Rig) -> None:
     rig.server.objects = [ready(order("done")), order("young")]
     rig.doorbell.open = [ref("gone"), ref("done"), ref("elsewhere", cluster="edge-9")]
@@ -96,7 +95,6 @@ async def test_orders_written_while_temporal_is_down_are_rung_afterwards(rig: Ri
         assert health.why_not_ready() == []
 
 
-@pytest.mark.row("S21")
 async def test_each_source_wakes_its_orders_on_both_clusters(rig: Rig) -> None:
     async with serving() as (target, _), running(rig):
         rig.server.of("secrets").objects = [registration("edge-1", target.url)]
@@ -173,7 +171,7 @@ async def test_a_write_to_a_registration_that_says_the_same_starts_nothing_anew(
             await until(lambda: target.listed == 3)
 
 
-@pytest.mark.row("T13", "O05")
+@pytest.mark.row("T13")
 async def test_health_names_the_stream_that_is_stale(rig: Rig) -> None:
     async with running(rig):
         await until(lambda: rig.engine.stale(30) == [])
@@ -191,7 +189,6 @@ async def test_health_names_the_stream_that_is_stale(rig: Rig) -> None:
         await until(lambda: health.why_not_ready() == [])
 
 
-@pytest.mark.row("O05")
 async def test_a_dead_target_cluster_is_a_metric_and_no_outage(rig: Rig) -> None:
     rig.server.of("secrets").objects = [registration("dead", "http://127.0.0.1:9")]
     async with running(rig):
@@ -213,7 +210,6 @@ async def test_kinds_that_are_not_installed_are_no_outage(rig: Rig) -> None:
         await until(lambda: rig.engine.stale(30) == [])
 
 
-@pytest.mark.row("T10")
 async def test_an_api_server_that_was_away_is_heard_again(rig: Rig) -> None:
     async with running(rig):
         await until(lambda: rig.engine.stale(30) == [])
