@@ -16,6 +16,7 @@ from activities.clusters import connect_management
 from deploy.local import kube
 from deploy.local.part import Stack
 from tests.watcher.objects import Recorder, ref, until
+from tests.watcher.running import running
 from watcher.dispatch import Rates
 from watcher.doorbell import Doorbell
 from watcher.engine import Engine
@@ -133,16 +134,12 @@ class Mine(Recorder):
 @asynccontextmanager
 async def watching(cluster: Cluster, doorbell: Doorbell, pace: Pace | None = None) -> AsyncIterator[Engine]:
     """The active replica, once everything it counts was heard."""
-    engine = Engine(cluster, doorbell, "c5c3-clusters", rates=RATES, pace=pace)
-    task = asyncio.ensure_future(engine.run())
     try:
-        await until(lambda: not engine.stale(90) or task.done())
-        yield engine
+        async with running(Engine(cluster, doorbell, "c5c3-clusters", rates=RATES, pace=pace)) as engine:
+            await until(lambda: not engine.stale(90))
+            yield engine
     finally:
-        task.cancel()
-        await asyncio.wait([task])
         await cluster.close()
-    assert task.cancelled(), task.exception()
 
 
 async def quiet(doorbell: Mine, seconds: float = 1.0) -> Sequence[OrderRef]:
