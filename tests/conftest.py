@@ -11,6 +11,7 @@ import shutil
 import sysconfig
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import timedelta
 
 import pytest
 import pytest_asyncio
@@ -20,10 +21,13 @@ from temporalio.testing import WorkflowEnvironment
 
 from deploy.local import stack
 from deploy.local.part import Stack
+from tests.e2e.fixtures import place, real_stack
 from tests.world import World, made
 from worker import telemetry
 from worker.settings import ConnectionSettings
 from workflows.scaffold.search import ALL
+
+__all__ = ["place", "real_stack"]  # fixtures that are defined elsewhere
 
 API_PARTS = ("crds", "operator", "controllers-management", "controllers-target", "temporal")
 
@@ -42,6 +46,7 @@ async def temporal_env() -> AsyncIterator[WorkflowEnvironment]:
     async with await WorkflowEnvironment.start_local(
         dev_server_existing_path=temporal_program(),
         dev_server_log_level="error",
+        dev_server_startup_timeout=timedelta(seconds=60),
         dev_server_extra_args=["--dynamic-config-value", "matching.enableFairness=true",
                                "--disable-config-file", "--disable-config-env"],
         search_attributes=ALL,
