@@ -38,7 +38,6 @@ async def test_a_pass_that_changes_nothing_reads_three_objects_and_writes_none(w
     audit = Audit(world.stack)
     await world.one_pass(ref)
     asked = await audit.asked(world.plane_ns, world.order_ns)
-    print(*asked, sep="\n")
     assert [f"{one.verb} {one.resource}" for one in asked] == [
         "get keystoneprojects", "get controlplanes", "get projects",
     ]  # fmt: skip
