@@ -21,9 +21,14 @@ async def claim(cluster: Cluster, namespace: str, name: str, holder: str, labels
     try:
         await cluster.create(LEASE, body)
     except Conflict:
-        live = await cluster.get(LEASE, namespace, name)
-        return str((live.get("spec") or {}).get("holderIdentity") or "") if live else None
+        return await holder_of(cluster, namespace, name)
     return holder
+
+
+async def holder_of(cluster: Cluster, namespace: str, name: str) -> str | None:
+    """Who holds the claim, None when nobody does."""
+    live = await cluster.get(LEASE, namespace, name)
+    return str((live.get("spec") or {}).get("holderIdentity") or "") if live else None
 
 
 async def drop(cluster: Cluster, namespace: str, labels: Mapping[str, str]) -> None:

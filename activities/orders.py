@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Protocol
 
 from temporalio import activity
@@ -16,18 +16,21 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from activities.cluster import CONTROL_PLANE, Cluster, Kind, Object
 from activities.clusters import BadKubeconfig, Clusters, Unregistered
-from activities.errors import ClusterError, Conflict, at_boundary
+from activities.errors import ClusterError, Conflict, NotServed, at_boundary
 from workflows.api.controlplane import PAUSED, ControlPlane
 from workflows.scaffold import gates
 from workflows.scaffold.order import OrderRef
 from workflows.scaffold.steps import RETRY, Admitted, OrderSeen, Removal, Report, State, Task, Wait
-from workflows.scaffold.verdict import Decision, Next, Verdict
+from workflows.scaffold.verdict import Decision, Next, Outcome, Verdict
 
 _log = logging.getLogger(__name__)
 
 
 class KindSteps(Protocol):
-    """What a kind tells the shared steps about itself. Both looks only read."""
+    """What a kind tells the shared steps about itself. Its looks only read.
+
+    still  how an order stands that was Ready: None when a step has something to do for it, or would say otherwise
+    """
 
     kind: Kind
     finalizer: str
@@ -37,6 +40,8 @@ class KindSteps(Protocol):
     def gate(self, plane: ControlPlane) -> gates.Gate | None: ...
 
     async def look(self, task: Task) -> Decision: ...
+
+    async def still(self, task: Task) -> Outcome | None: ...
 
     async def look_removal(self, task: Task) -> Removal: ...
 
@@ -55,11 +60,16 @@ class Orders:
             if admitted.state is not State.PRESENT or raw is None or home is None or admitted.trouble:
                 return admitted
             if not self._owes_finalizer(admitted):
-                return admitted
+                return admitted.model_copy(update={"found": await self._found(ref, admitted)})
             kind = self._kinds[ref.kind]
             meta = raw["metadata"]
             body = {**raw, "metadata": {**meta, "finalizers": [*(meta.get("finalizers") or []), kind.finalizer]}}
-            live = await home.update(kind.kind, body)
+            try:
+                live = await home.update(kind.kind, body)
+            except ClusterError as error:
+                if error.status == 404 and not isinstance(error, NotServed):
+                    return Admitted(state=State.GONE)
+                raise
             _log.info("finalizer set", extra={"order": ref.workflow_id})
             order = admitted.order.model_copy(
                 update={"finalized": True, "resource_version": live["metadata"]["resourceVersion"]}
@@ -84,7 +94,7 @@ class Orders:
             except Conflict:
                 return False
             except ClusterError as error:
-                if error.status == 404:
+                if error.status == 404 and not isinstance(error, NotServed):
                     return False
                 raise
             _log.info("status written", extra={"order": report.ref.workflow_id})
@@ -103,14 +113,15 @@ class Orders:
             try:
                 await home.update(kind.kind, {**raw, "metadata": {**raw["metadata"], "finalizers": kept}})
             except ClusterError as error:
-                if error.status != 404:
+                if error.status != 404 or isinstance(error, NotServed):
                     raise
             _log.info("finalizer released", extra={"order": task.ref.workflow_id})
 
     @activity.defn(name="settle")
     async def settle(self, wait: Wait) -> None:
         info = activity.info()
-        age = (datetime.now(UTC) - info.scheduled_time).total_seconds()
+        # Both times are the server's: a worker whose clock is wrong must not refresh too early or never.
+        age = (info.started_time - info.scheduled_time).total_seconds()
         due = wait.refresh is not None and age > wait.refresh - 1
         # The pass that began this wait has just read everything: the first attempt only says when to look.
         if due or (info.attempt > 1 and (wait.blind or await self._moved_on(wait))):
@@ -147,9 +158,22 @@ class Orders:
             decision = await kind.look(task)
             due = decision.do is not Next.NOTHING and not order.paused
             return due or decision.outcome.verdicts != wait.verdicts
-        except (ClusterError, ApplicationError) as error:
+        except Exception as error:
             _log.info("a look failed, a pass follows: %s", error, extra={"order": wait.ref.workflow_id})
             return True
+
+    async def _found(self, ref: OrderRef, admitted: Admitted) -> Outcome | None:
+        """How an order that was Ready stands, if a look finds it so still; None leaves it to the steps.
+
+        Most passes find nothing to do, and this one activity is then all of them. An order that was not Ready would
+        only be looked at twice.
+        """
+        if admitted.refused or not _was_ready(admitted.order):
+            return None
+        try:
+            return await self._kinds[ref.kind].still(Task(ref=ref, order=admitted.order, plane=admitted.plane))
+        except ClusterError:
+            return None  # the steps meet it as well, and say it on their own conditions
 
     async def _read(self, ref: OrderRef, *, gated: bool) -> tuple[Admitted, Object | None, Cluster | None]:
         """The order, its plane and, if asked, the gates. Writes nothing."""
@@ -174,14 +198,13 @@ class Orders:
             if error.passing and activity.info().attempt < RETRY.maximum_attempts:
                 raise
             return Admitted(state=state, order=order, trouble=str(error)), raw, home
-        if plane is not None and plane.paused and not order.paused:
-            paused = f"The annotation {PAUSED} on ControlPlane {plane.key} stops every write for this order."
-            order = order.model_copy(update={"paused": paused})
-        refused: gates.Gate | None = None
-        if gated:
-            refused = gates.assignment(ref, order.plane_key, plane)
-            if refused is None and plane is not None:
-                refused = kind.gate(plane)
+        refused = gates.assignment(ref, order.plane_key, plane) if gated else None
+        if plane is not None and refused is None:
+            # Only past that gate: who is not assigned must not learn from a pause that the plane exists.
+            if plane.paused and not order.paused:
+                paused = f"The annotation {PAUSED} on ControlPlane {plane.key} stops every write for this order."
+                order = order.model_copy(update={"paused": paused})
+            refused = kind.gate(plane) if gated else None
         verdicts = _on_all(kind, refused) if refused else ()
         return Admitted(state=state, order=order, plane=plane, refused=verdicts), raw, home
 
@@ -200,12 +223,21 @@ class Orders:
     async def _plane(self, order: OrderSeen) -> ControlPlane | None:
         namespace, _, name = order.plane_key.partition("/")
         raw = await self._clusters.management.get(CONTROL_PLANE, namespace, name) if name else None
-        return ControlPlane.model_validate(raw) if raw else None
+        return ControlPlane.model_validate(raw).lean() if raw else None
 
 
 def _on_all(kind: KindSteps, gate: gates.Gate) -> tuple[Verdict, ...]:
     said = gate.model_dump(exclude={"type"})
     return tuple(Verdict(type=type_, **said) for type_ in kind.condition_types)
+
+
+def _was_ready(order: OrderSeen) -> bool:
+    return any(
+        condition.get("type") == "Ready"
+        and condition.get("status") == "True"
+        and condition.get("observedGeneration") == order.generation
+        for condition in order.status.get("conditions") or []
+    )
 
 
 def _seen(raw: Object, finalizer: str) -> OrderSeen:

@@ -10,21 +10,25 @@ import time
 
 from activities.cluster import Cluster, Kind
 from activities.errors import Moved, StepExpired
+from workflows.api.controlplane import PAUSED
 from workflows.scaffold.order import OrderRef
 from workflows.scaffold.steps import STEP_DEADLINE
 
 
 class Pen:
-    """Ask `lift` before every write. The first time it looks at the order again: same uid, same direction."""
+    """Ask `lift` before every write. The first time it looks at the order again: same uid, same direction.
 
-    def __init__(self, home: Cluster, kind: Kind, ref: OrderRef, uid: str, *, deleting: bool) -> None:
+    `begun` is the `time.monotonic()` at which the step began: Temporal's limit runs from there, so the deadline does.
+    """
+
+    def __init__(self, home: Cluster, kind: Kind, ref: OrderRef, uid: str, *, deleting: bool, begun: float) -> None:
         self._home = home
         self._kind = kind
         self._ref = ref
         self._uid = uid
         self._deleting = deleting
         self._looked = False
-        self._until = time.monotonic() + STEP_DEADLINE.total_seconds()
+        self._until = begun + STEP_DEADLINE.total_seconds()
 
     @property
     def left(self) -> float:
@@ -40,6 +44,8 @@ class Pen:
                 raise Moved(f"{self._ref.key} is gone")
             if bool(meta.get("deletionTimestamp")) != self._deleting:
                 raise Moved(f"{self._ref.key} is {'not ' if self._deleting else ''}being deleted")
+            if (meta.get("annotations") or {}).get(PAUSED) == "true":
+                raise Moved(f"{self._ref.key} is paused")
             self._looked = True
         if self.left <= 0:
             raise StepExpired(f"the step for {self._ref.key} took longer than its deadline")

@@ -145,6 +145,14 @@ class ControlPlane(Model):
     def paused(self) -> bool:
         return self.metadata.annotations.get(PAUSED) == "true"
 
+    def lean(self) -> ControlPlane:
+        """The plane without what no gate or judge asks, so that a large one does not weigh on every history."""
+        annotations = {key: value for key, value in self.metadata.annotations.items() if key == PAUSED}
+        meta = self.metadata.model_copy(update={"annotations": annotations, "labels": {}, "finalizers": ()})
+        conditions = tuple(each.model_copy(update={"message": ""}) for each in self.status.conditions)
+        status = self.status.model_copy(update={"conditions": conditions})
+        return self.model_copy(update={"metadata": meta, "status": status})
+
     def assigns(self, namespace: str, cluster: str) -> bool:
         """Whether `spec.namespaceAssignments` has an entry for exactly this namespace on exactly this cluster."""
         entries = self.spec.namespace_assignments

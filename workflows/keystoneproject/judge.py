@@ -58,7 +58,11 @@ def judge(order: OrderRef, name: str, plane: ControlPlane, seen: Seen) -> Decisi
     if project.deleting:
         return _say(reasons.WAITING, f"{_the(project)} is being deleted; it is made anew once it is gone.")
     if not includes(_declared(project), children.project(order, plane, name)):
-        return _say(reasons.WAITING, f"{_the(project)} has yet to be brought up to date.", do=Next.APPLY)
+        update = _say(reasons.WAITING, f"{_the(project)} has yet to be brought up to date.", do=Next.APPLY)
+        if korc.terminal(project) is None or project.status.id:
+            return update
+        # A new generation wakes K-ORC, which would take over whatever carries the name (contracts 14.2).
+        return _ask(project, seen, update, _collision(name, plane))
     if korc.transport_latched(project):
         return _latched(name, plane, seen, project)
     stopped = korc.terminal(project)
@@ -91,6 +95,11 @@ def judge_removal(seen: Seen) -> Decision:
         if made is None or seen.now - made < CREATE_GRACE:
             return _say(reasons.WAITING, f"{_the(project)} is being created at this moment: {korc.words(project)}")
     return _ask(project, seen, _removable(), _let_go(project))
+
+
+def judge_abandoned(project: KorcObject) -> Decision:
+    """The managed Project of a plane that is gone: nobody can be asked, so what has no id is let go of."""
+    return _removable() if project.deleting or _harmless(project) else _let_go(project)
 
 
 def _before_creation(order: OrderRef, name: str, plane: ControlPlane, seen: Seen) -> Decision:
@@ -137,6 +146,8 @@ def _latched(name: str, plane: ControlPlane, seen: Seen, project: KorcObject) ->
 def _ask(project: KorcObject, seen: Seen, absent: Decision, resolved: Decision) -> Decision:
     """Asks by a probe younger than the trouble whether a resource of the name exists: one of two answers."""
     probe = seen.probe
+    if probe is not None and not _siblings(project, probe):
+        return _say(reasons.ERROR, refusal("Project", probe.metadata.namespace, probe.metadata.name))
     if probe is None:
         return _say(reasons.WAITING, f"Whether {_the(project)} exists in Keystone is being asked.", do=Next.APPLY_PROBE)
     since, made = korc.latched_since(project), probe.metadata.creation_timestamp
@@ -148,6 +159,12 @@ def _ask(project: KorcObject, seen: Seen, absent: Decision, resolved: Decision) 
     if since is not None and made is not None and made < since:
         return _say(reasons.WAITING, f"The probe is older than what happened to {_the(project)}.", do=Next.DROP_PROBE)
     return absent if reading is korc.Probe.ABSENT else resolved
+
+
+def _siblings(project: KorcObject, probe: KorcObject) -> bool:
+    """Whether a probe is the same order's as a managed child that is known to be ours."""
+    marks = {key: value for key, value in project.metadata.labels.items() if key.startswith("c5c3.io/")}
+    return owned(probe.metadata.labels, marks)
 
 
 def _reserved(plane: ControlPlane, name: str) -> bool:
@@ -166,7 +183,7 @@ def _removable() -> Decision:
 
 
 def _let_go(project: KorcObject) -> Decision:
-    text = f"{_the(project)} never got an id while a project of its name exists; that one is left alone."
+    text = f"{_the(project)} never got an id; a project of its name in Keystone may be a stranger's and is left alone."
     return _say(reasons.WAITING, text, do=Next.DETACH)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import Enum
 
 from workflows.api.controlplane import ControlPlane
@@ -57,16 +57,19 @@ def read_probe(probe: KorcObject) -> Probe:
     words = terminal(probe)
     if words is not None and AMBIGUOUS in words:
         return Probe.RESOLVED
-    available = find(probe.status.conditions, "Available")
-    if available is not None and available.status == "False" and PENDING_EXTERNAL in available.message:
-        return Probe.ABSENT
-    return Probe.PENDING
+    return Probe.ABSENT if pending_external(probe) else Probe.PENDING
+
+
+def pending_external(child: KorcObject) -> bool:
+    """Whether an import has looked and found nothing."""
+    available = find(child.status.conditions, "Available")
+    return available is not None and available.status == "False" and PENDING_EXTERNAL in available.message
 
 
 def stalled(child: KorcObject, now: datetime) -> bool:
     """Whether an import has waited for its resource for longer than two minutes."""
     available = find(child.status.conditions, "Available")
-    if available is None or available.status == "True" or PENDING_EXTERNAL not in available.message:
+    if available is None or not pending_external(child):
         return False
     since = available.last_transition_time
     return since is not None and now - since > STALLED_AFTER
@@ -151,4 +154,4 @@ def _time(text: str) -> datetime | None:
         stamp = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return stamp if stamp.tzinfo else stamp.replace(tzinfo=UTC)
+    return stamp if stamp.tzinfo else None  # without a zone it is not RFC 3339

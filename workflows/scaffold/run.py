@@ -7,6 +7,7 @@ ring is harmless, and a run may start anew at any point.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, ClassVar, NoReturn, TypeVar
 
@@ -66,6 +67,7 @@ class Run:
         self._rings = 0
         self._passes_begun = 0
         self._passes_ended = 0
+        self._pass_wanted = 0
         self._closing = False
         self._troubles = before.troubles
         self._troubled_since = before.troubled_since
@@ -86,7 +88,7 @@ class Run:
     @workflow.update(description="Make a full pass now, and answer with what it found.")
     async def resync_now(self) -> Described:
         self.resync()
-        wanted = self._passes_begun + 1
+        wanted = self._pass_wanted = self._passes_begun + 1
         await workflow.wait_condition(lambda: self._passes_ended >= wanted or self._closing)
         return self.describe()
 
@@ -131,10 +133,12 @@ class Run:
             except Over:
                 if self._rung:
                     continue
+                self._note = "Nothing is left to do for this order."
                 await self._close()
                 return
             if not self._moves:
                 self._passes_ended = self._passes_begun
+            self._plan(wait)
             self._show()
             if self._should_start_anew():
                 await self.hand_over(workflow.info().workflow_type)
@@ -150,7 +154,7 @@ class Run:
                 argument,
                 start_to_close_timeout=steps.START_TO_CLOSE,
                 retry_policy=steps.RETRY,
-                summary=summary,
+                summary=_short(summary),
                 priority=self._fair(),
             )
         except ActivityError as error:
@@ -196,6 +200,8 @@ class Run:
 
     async def hand_over(self, workflow_type: str) -> NoReturn:
         """Starts the run anew, as this type or as the order's other one, once every caller has its answer."""
+        if workflow_type != workflow.info().workflow_type:
+            self._note = f"The order goes on as {workflow_type}."
         await self._close()
         carry = Carry(
             verdicts=self._verdicts,
@@ -235,20 +241,23 @@ class Run:
         except (Moved, Trouble) as again:
             workflow.logger.info("the trouble could not be reported: %s", again)
 
-    async def _wait(self, pause: float | None) -> None:
+    def _plan(self, pause: float | None) -> None:
+        """When the order is looked at again if nobody rings; None means never."""
         refresh = self._refresh()
         looks = [verdict.again for verdict in self._verdicts if verdict.again is not None]
         looks += [FIRST_PAUSE] if self._left else []
         looks += [FROZEN_SECONDS] if self.order.paused else []
         looks += [refresh] if refresh is not None else []
         self._next_look = pause if pause is not None else min(looks, default=None)
+
+    async def _wait(self, pause: float | None) -> None:
         if self._rung:
             return
         if self._next_look is None:
             await workflow.wait_condition(lambda: self._rung)
             return
         blind = pause is not None or any(verdict.trouble for verdict in self._verdicts)
-        await self._settle(self._next_look, refresh, blind)
+        await self._settle(self._next_look, self._refresh(), blind)
 
     def _refresh(self) -> float | None:
         """Seconds until a whole pass is due in any case: no plane event need reach an order on a target cluster.
@@ -284,17 +293,21 @@ class Run:
         await workflow.wait([looking, bell], return_when=asyncio.FIRST_COMPLETED)
         for task in (looking, bell):
             task.cancel()
-        await asyncio.gather(looking, bell, return_exceptions=True)
+        looked, _ = await asyncio.gather(looking, bell, return_exceptions=True)
+        if isinstance(looked, ActivityError) and not self._rung:
+            # A look is tried for ever; one that failed for good must not make us pass at full speed.
+            workflow.logger.warning("the looks ended: %s", looked.cause or looked)
+            with contextlib.suppress(asyncio.TimeoutError):
+                await workflow.wait_condition(lambda: self._rung, timeout=every)
 
     def _should_start_anew(self) -> bool:
-        if not workflow.all_handlers_finished():
-            return False
         length = workflow.info().get_current_history_length()
-        settled = self._next_look is None and all(verdict.status for verdict in self._verdicts)
+        if self._pass_wanted > self._passes_ended and length < 2 * LONG_HISTORY:
+            return False  # an accepted update has still to hear of its own pass
         return (
             length > LONG_HISTORY
             or self._rings > MANY_RINGS
-            or (settled and length > CONVERGED_HISTORY)
+            or (self.describe().ready and length > CONVERGED_HISTORY)
             or workflow.info().is_continue_as_new_suggested()
         )
 
@@ -317,7 +330,7 @@ class Run:
             search.KIND: self.kind,
             search.NAMESPACE: self.ref.namespace,
             search.CLUSTER: self.ref.cluster or search.MANAGEMENT,
-            search.PLANE: self.order.plane_key or "unknown",
+            search.PLANE: _short(self.order.plane_key) or "unknown",
             search.READY: "True" if described.ready else "False",
             search.REASON: unready or ("AllReady" if described.ready else "NotAllReady"),
         }
@@ -329,6 +342,7 @@ class Run:
         lines += [f"- waits for {_short(each, 500)}" for each in self._left]
         if self._note:
             lines.append(f"- **Ready** False: {_short(self._note, 500)}")
+        lines.append(f"- next look {f'in {self._next_look:g} s' if self._next_look is not None else 'when it is rung'}")
         workflow.set_current_details("\n".join([f"`{self.ref.key}` is {self.phase}", "", *lines]))
 
 
@@ -338,4 +352,6 @@ def _headline(verdicts: Sequence[Verdict], note: str) -> str:
 
 
 def _short(text: str, limit: int = 180) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    """At most so many bytes: the server refuses a step whose summary, say, is longer, and the run would stand still."""
+    raw = text.encode()
+    return text if len(raw) <= limit else raw[: limit - 3].decode(errors="ignore") + "…"

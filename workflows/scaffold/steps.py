@@ -18,8 +18,9 @@ from workflows.api.meta import Model
 from workflows.scaffold.order import OrderRef
 from workflows.scaffold.verdict import Outcome, Verdict
 
-STEP_DEADLINE = timedelta(seconds=20)
-"""After this a step writes nothing more. Below START_TO_CLOSE, so two attempts never write at the same time."""
+STEP_DEADLINE = timedelta(seconds=15)
+"""After this a step begins no more write. One that it just began lasts 10 seconds at most, which is START_TO_CLOSE: so
+two attempts never write at the same time."""
 START_TO_CLOSE = timedelta(seconds=25)
 RETRY = RetryPolicy(
     initial_interval=timedelta(milliseconds=500),
@@ -72,6 +73,7 @@ class Admitted(Model):
     """The answer of `admit` and `examine`.
 
     refused  verdicts of the gate that holds the order
+    found    how an order that was Ready already stands, when no step has anything to do for it
     trouble  what could not be found out although the order itself could be read
     """
 
@@ -79,6 +81,7 @@ class Admitted(Model):
     order: OrderSeen = OrderSeen()
     plane: ControlPlane | None = None
     refused: tuple[Verdict, ...] = ()
+    found: Outcome | None = None
     trouble: str = ""
 
 
@@ -134,7 +137,7 @@ class Steps:
 
     @activity.defn(name="admit")
     async def admit(self, ref: OrderRef) -> Admitted:
-        """Reads the order and its plane, asks the gates, puts the finalizer on."""
+        """Reads the order and its plane, asks the gates, puts the finalizer on, looks whether all is as it was."""
         raise NotImplementedError
 
     @activity.defn(name="examine")
