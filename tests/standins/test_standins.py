@@ -42,12 +42,12 @@ class Place:
 
     async def wait(self, resource: str, name: str, condition: str, status: str = "True") -> Object:
         holds = kube.condition(condition, status)
-        seen = await kube.wait(self.stack, "management", resource, self.namespace, name, holds, 60)
+        seen = await kube.wait(self.stack, "management", resource, self.namespace, name, holds, 150)
         assert seen is not None
         return seen
 
     async def gone(self, resource: str, name: str) -> None:
-        await kube.wait(self.stack, "management", resource, self.namespace, name, lambda seen: seen is None, 60)
+        await kube.wait(self.stack, "management", resource, self.namespace, name, lambda seen: seen is None, 150)
 
     async def delete(self, resource: str, *names: str) -> None:
         plural, _, group = resource.partition(".")
