@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -75,6 +76,14 @@ async def retried(
             if error.non_retryable:
                 raise
     return await run_attempt(6, step, *args, **kwargs)
+
+
+async def until(holds: Callable[[], Awaitable[bool]], seconds: float = 30) -> None:
+    """Looks until it holds; past the limit it is an error."""
+    deadline = time.monotonic() + seconds
+    while not await holds():
+        assert time.monotonic() < deadline, f"it did not come to hold within {seconds:g} s"
+        await asyncio.sleep(0.05)
 
 
 @dataclass

@@ -56,8 +56,7 @@ async def test_the_probe_was_asked_before_the_managed_project_was_made(real_stac
         for request in requests(real_stack.stack, "management", real_stack.begun)
         if request.name.startswith(order.child) and request.verb not in ("get", "list", "watch")
     ]
-    # A created object's name is in the request's body, which this log does not hold.
-    assert writes == [("delete", order.probe), ("patch", order.child)]
+    assert writes == [("create", order.probe), ("delete", order.probe), ("patch", order.child)]
 
 
 async def test_an_order_on_the_target_cluster_is_provisioned_at_home(real_stack: Stage, place: Place) -> None:

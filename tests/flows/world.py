@@ -93,6 +93,8 @@ class World:
         """What happens inside a step, before it answers, by the step's name."""
         self.calls: list[str] = []
         self.looks = 0
+        self.at_rest = False
+        """Whether a look of `admit` is enough for an order that was Ready; without it every pass runs the steps."""
         self.reports: list[dict[str, Any]] = []
         self.plane()
         self.order()
@@ -220,6 +222,9 @@ class FakeKind:
     async def look(self, task: Task) -> Decision:
         self._world.looks += 1
         return self._decision()
+
+    async def still(self, task: Task) -> Outcome | None:
+        return self._decision().outcome if self._world.at_rest else None
 
     async def look_removal(self, task: Task) -> Removal:
         self._world.looks += 1

@@ -51,6 +51,26 @@ async def test_the_first_news_rings_at_once_and_a_storm_folds(tower: Tower) -> N
     assert times[-1] >= end - 0.01, "the last news is never folded into a ring that had already gone"
 
 
+@pytest.mark.parametrize("tower", [Rates(fold=0.05, fold_child=0.4)], indirect=True)
+async def test_news_of_a_child_folds_for_longer_and_other_news_does_not_wait_for_it(tower: Tower) -> None:
+    began = time.monotonic()
+    tower.bells.ring([ref()], of_child=True)
+    await until(lambda: len(tower.doorbell.rings) == 1)
+    assert tower.doorbell.rings[0][0] - began < 0.1, "nobody was rung before: at once"
+    tower.bells.ring([ref()], of_child=True)
+    await asyncio.sleep(0.1)
+    tower.bells.ring([ref()], of_child=True)
+    await until(lambda: len(tower.doorbell.rings) == 2)
+    assert tower.doorbell.rings[1][0] - began >= 0.39
+    tower.bells.ring([ref()], of_child=True)
+    tower.bells.ring([ref()])
+    await until(lambda: len(tower.doorbell.rings) == 3)
+    assert tower.doorbell.rings[2][0] - tower.doorbell.rings[1][0] < 0.2
+    await asyncio.sleep(0.5)
+    assert len(tower.doorbell.rings) == 3, "one ring stands for both"
+    assert not tower.bells.pending
+
+
 @pytest.mark.row("T13")
 async def test_a_ring_that_temporal_refused_is_kept_and_tried_again(tower: Tower) -> None:
     tower.doorbell.refusing = DOWN
