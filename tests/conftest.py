@@ -11,6 +11,7 @@ import shutil
 import sysconfig
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import timedelta
 
 import pytest
 import pytest_asyncio
@@ -21,11 +22,14 @@ from temporalio.testing import WorkflowEnvironment
 from deploy.local import stack
 from deploy.local.part import Stack
 from tests.e2e.fixtures import place, real_stack
+from tests.world import World, made
 from worker import telemetry
 from worker.settings import ConnectionSettings
 from workflows.scaffold.search import ALL
 
 __all__ = ["place", "real_stack"]  # fixtures that are defined elsewhere
+
+API_PARTS = ("crds", "operator", "controllers-management", "controllers-target", "temporal")
 
 
 def temporal_program() -> str:
@@ -42,6 +46,7 @@ async def temporal_env() -> AsyncIterator[WorkflowEnvironment]:
     async with await WorkflowEnvironment.start_local(
         dev_server_existing_path=temporal_program(),
         dev_server_log_level="error",
+        dev_server_startup_timeout=timedelta(seconds=60),
         dev_server_extra_args=["--dynamic-config-value", "matching.enableFairness=true",
                                "--disable-config-file", "--disable-config-env"],
         search_attributes=ALL,
@@ -51,17 +56,26 @@ async def temporal_env() -> AsyncIterator[WorkflowEnvironment]:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def api_stack() -> AsyncIterator[Stack]:
-    """Two real API servers with our kinds, our rights and everybody's CRDs, in an instance of this run's own.
+    """Two real API servers with their controllers, our kinds, our rights and everybody's CRDs, and Temporal; no K-ORC.
+
+    It is an instance of this run's own.
 
     C5C3_STACK_FOR_TESTS names an instance to use and to leave running instead: bringing one up takes a while.
     """
     kept = os.environ.get("C5C3_STACK_FOR_TESTS")
     instance = kept or f"tests-{os.getpid()}"
     try:
-        yield await stack.up(instance, parts=("crds", "operator"))
+        yield await stack.up(instance, parts=API_PARTS)
     finally:
         if not kept:
             await stack.down(instance, forget=True)
+
+
+@pytest_asyncio.fixture
+async def world(api_stack: Stack) -> AsyncIterator[World]:
+    """A plane's and an order's namespace for this test alone, and the product's steps over them."""
+    async with made(api_stack) as one:
+        yield one
 
 
 @dataclass(frozen=True)

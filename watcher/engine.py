@@ -12,6 +12,7 @@ import json
 import logging
 import random
 from collections.abc import Sequence
+from functools import partial
 
 from activities.cluster import SECRET, Cluster, Object
 from activities.clusters import REGISTRATION_LABEL, BadKubeconfig, connect_target, kubeconfig_of
@@ -102,7 +103,8 @@ class Engine:
             self.bells.cold(unconverged, converged)
             self._first_lists.put_nowait((source.kind.kind, cluster.name, namespace))
 
-        ear = Ear(source, cluster.name, self.index, self.bells.ring, cold)
+        ring = partial(self.bells.ring, of_child=source.is_child)
+        ear = Ear(source, cluster.name, self.index, ring, cold)
         return Stream(cluster, source.kind, ear, namespace=namespace, pace=self._pace)
 
     async def _ring_orphans(self) -> None:

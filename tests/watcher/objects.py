@@ -104,7 +104,7 @@ class Recorder:
         return any(start for _, rung, start in self.rings if rung == ref)
 
 
-async def until(what: Any, seconds: float = 5.0) -> None:
+async def until(what: Any, seconds: float = 30.0) -> None:
     """Waits until `what()` holds."""
     end = time.monotonic() + seconds
     while not what():

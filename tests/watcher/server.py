@@ -61,6 +61,7 @@ class Server:
         self.always: Callable[[], web.Response] | None = None
         self.requests: list[tuple[str, dict[str, str], str]] = []
         self.url = ""
+        self.said: list[tuple[int, str, Object]] = []
         self._open: set[Watching] = set()
 
     @property
@@ -112,8 +113,14 @@ class Server:
             self._open.discard(watching)
         return response
 
-    async def broadcast(self, type_: str, found: Object) -> None:
-        """One event on every watch that is open."""
+    async def say(self, type_: str, found: Object) -> None:
+        """Something happens to an object: every watch that is open, or begins at an earlier version, hears of it."""
+        self.version = str(int(self.version) + 1)
+        found["metadata"]["resourceVersion"] = self.version
+        self.objects = [item for item in self.objects if item["metadata"]["name"] != found["metadata"]["name"]]
+        if type_ != "DELETED":
+            self.objects.append(found)
+        self.said.append((int(self.version), type_, found))
         for watching in tuple(self._open):
             await watching.send(type_, found)
 
@@ -124,7 +131,10 @@ class Server:
 
 
 async def idle(watching: Watching) -> None:
-    """What a healthy server does with nothing to say: bookmarks."""
+    """What a healthy server does: what was said since the version, then bookmarks."""
+    for said, type_, found in watching.server.said:
+        if said > int(watching.version):
+            await watching.send(type_, found)
     while True:
         await asyncio.sleep(0.1)
         await watching.send("BOOKMARK", {"metadata": {"resourceVersion": watching.server.version}})

@@ -26,7 +26,6 @@ async def events(client: Client, ref: OrderRef) -> list[EventType.ValueType]:
     return [event.event_type for event in history.events]
 
 
-@pytest.mark.row("T01")
 async def test_a_missing_run_is_started_and_an_open_one_is_rung(
     temporal_env: WorkflowEnvironment,
 ) -> None:
@@ -45,7 +44,6 @@ async def test_a_missing_run_is_started_and_an_open_one_is_rung(
     assert run.task_queue == QUEUE
 
 
-@pytest.mark.row("T15")
 async def test_a_run_has_no_argument_no_end_and_comes_back_after_a_failure(temporal_env: WorkflowEnvironment) -> None:
     client, ref = temporal_env.client, fresh()
     await TemporalDoorbell(client, QUEUE).ring(ref, start=True)
@@ -58,7 +56,6 @@ async def test_a_run_has_no_argument_no_end_and_comes_back_after_a_failure(tempo
     assert not started.workflow_run_timeout.seconds
 
 
-@pytest.mark.row("T01")
 async def test_a_new_order_of_the_same_name_is_served_by_the_same_id(temporal_env: WorkflowEnvironment) -> None:
     client, ref = temporal_env.client, fresh()
     doorbell = TemporalDoorbell(client, QUEUE)

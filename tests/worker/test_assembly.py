@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import inspect
 from pathlib import Path
+from typing import Any
 
 from temporalio import activity, workflow
 
 import workflows
+from activities.cluster import Cluster
 from activities.clusters import Clusters
 from worker import assembly
 from worker.assembly import PURE
@@ -72,6 +74,5 @@ def test_both_workflow_types_of_a_kind_hear_the_same() -> None:
 
 
 def _nowhere() -> Clusters:
-    from activities.cluster import Cluster
-
-    return Clusters(Cluster("", None), "c5c3-clusters")
+    api: Any = None
+    return Clusters(Cluster("", api), "c5c3-clusters")

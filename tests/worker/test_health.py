@@ -38,7 +38,7 @@ async def polling(env: WorkflowEnvironment, **more: str) -> AsyncIterator[tuple[
 
 async def becomes(proof: health.Polling, *, ready: bool) -> str:
     """Waits until the answer is the wanted one; it is not kept meanwhile."""
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         while bool(why := await proof.why_not_ready()) is ready:
             proof._until = 0.0
             await asyncio.sleep(0.1)
@@ -64,7 +64,7 @@ async def test_half_a_worker_is_not_ready(temporal_env: WorkflowEnvironment) -> 
     client = await connect(settings_for(temporal_env), identity="worker@half")
     async with Worker(client, task_queue="half", workflows=[Toy]) as worker:
         proof = health.Polling(client, worker, client.identity)
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             while "activity tasks" not in (why := await proof.why_not_ready()):
                 proof._until = 0.0
                 await asyncio.sleep(0.1)

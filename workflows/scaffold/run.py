@@ -154,7 +154,7 @@ class Run:
                 argument,
                 start_to_close_timeout=steps.START_TO_CLOSE,
                 retry_policy=steps.RETRY,
-                summary=summary,
+                summary=_short(summary),
                 priority=self._fair(),
             )
         except ActivityError as error:
@@ -330,7 +330,7 @@ class Run:
             search.KIND: self.kind,
             search.NAMESPACE: self.ref.namespace,
             search.CLUSTER: self.ref.cluster or search.MANAGEMENT,
-            search.PLANE: self.order.plane_key or "unknown",
+            search.PLANE: _short(self.order.plane_key) or "unknown",
             search.READY: "True" if described.ready else "False",
             search.REASON: unready or ("AllReady" if described.ready else "NotAllReady"),
         }
@@ -352,4 +352,6 @@ def _headline(verdicts: Sequence[Verdict], note: str) -> str:
 
 
 def _short(text: str, limit: int = 180) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    """At most so many bytes: the server refuses a step whose summary, say, is longer, and the run would stand still."""
+    raw = text.encode()
+    return text if len(raw) <= limit else raw[: limit - 3].decode(errors="ignore") + "…"

@@ -18,7 +18,7 @@ REPOSITORY = Path(__file__).parents[3]
 class Program(Part):
     """`worker` or `watcher`."""
 
-    needs = ("operator", "temporal")
+    needs = ("operator", "temporal", "crds")
     asked_for = True
 
     def __init__(self, name: str) -> None:

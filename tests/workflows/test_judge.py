@@ -1,0 +1,346 @@
+"""Every branch of the judge of a KeystoneProject: contracts 4.2, 4.13, 4.14, 14.1-14.3, 14.13."""
+
+from __future__ import annotations
+
+import unicodedata
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.workflows.things import (
+    ABSENT,
+    AMBIGUOUS,
+    AVAILABLE,
+    NOW,
+    REFUSED,
+    SUCCESS,
+    condition,
+    korc,
+    order,
+    plane,
+    stopped,
+)
+from workflows.api.korc import KorcObject
+from workflows.keystoneproject import children
+from workflows.keystoneproject.judge import Seen, judge, judge_removal
+from workflows.scaffold.korc import UNLATCHED_AT
+from workflows.scaffold.verdict import Decision, Next
+
+URL = "https://keystone.example.com/v3"
+ORDER = order()
+WORKING = (condition("Progressing", "True", "Progressing", "Waiting for Domain/cp-domain-default to be ready"),)
+
+
+def managed(*conditions: dict[str, Any], name: str = "billing", **more: Any) -> KorcObject:
+    return korc(*conditions, body=children.project(ORDER, plane(), name), **more)
+
+
+def probe(*conditions: dict[str, Any], name: str = "billing", **more: Any) -> KorcObject:
+    return korc(*conditions, body=children.probe(ORDER, plane(), name), **more)
+
+
+def ask(
+    project: KorcObject | None = None,
+    probe: KorcObject | None = None,
+    *,
+    claimed_by: str | None = None,
+    name: str = "billing",
+    external: str = "",
+    **admin: Any,
+) -> Decision:
+    seen = Seen(project=project, probe=probe, claimed_by=claimed_by, now=NOW)
+    return judge(ORDER, name, plane(external=external, **admin), seen)
+
+
+def says(decision: Decision, reason: str, do: Next = Next.NOTHING, again: float | None = 10) -> str:
+    """Asserts what is found, what is to be done, and when to look again; the message."""
+    verdict = decision.verdict
+    assert (verdict.type, verdict.status, verdict.reason) == ("ProjectReady", reason == "ProjectProvisioned", reason)
+    assert decision.do is do
+    assert verdict.again == again
+    assert verdict.message
+    if not verdict.status:
+        assert decision.fields == {}
+    return verdict.message
+
+
+# -- reserved names ---------------------------------------------------------------------------------------------
+
+SERVICES = ("glance", "placement", "barbican", "neutron", "cinder", "nova")
+
+
+@pytest.mark.parametrize("name", ["admin", *(f"service-{each}" for each in SERVICES)])
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        str,
+        str.upper,
+        str.title,
+        lambda name: unicodedata.normalize("NFC", name.replace("a", "á").replace("e", "é")),
+        lambda name: unicodedata.normalize("NFD", name.replace("a", "á").replace("e", "é")),
+    ],
+)
+def test_a_reserved_name_is_refused_in_any_spelling_and_nothing_is_created(name: str, spelling: Any) -> None:
+    message = says(ask(name=spelling(name)), "ProjectCollision", again=600)
+    assert spelling(name) in message
+    assert "openstack/cp" in message
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["administrator", "admin2", "service-glance2", "service-", "service", "glance", "service-keystone", "service-heat",
+     "service_glance", " admin", "xservice-nova"],
+)  # fmt: skip
+def test_neighbours_of_reserved_names_pass(name: str) -> None:
+    says(ask(name=name), "ProbingForCollision", Next.APPLY_PROBE)
+
+
+def test_the_reserved_admin_project_is_the_planes_own() -> None:
+    says(ask(name="SYSTEM", projectName="system"), "ProjectCollision", again=600)
+    says(ask(name="admin", projectName="system"), "ProbingForCollision", Next.APPLY_PROBE)
+
+
+# -- before the managed project exists --------------------------------------------------------------------------
+
+
+def test_a_probe_is_asked_first() -> None:
+    assert "'billing'" in says(ask(), "ProbingForCollision", Next.APPLY_PROBE)
+
+
+def test_a_probe_without_an_answer_is_waited_for() -> None:
+    message = says(ask(probe=probe(*WORKING)), "ProbingForCollision")
+    assert "Waiting for Domain/cp-domain-default to be ready" in message
+    says(ask(probe=probe()), "ProbingForCollision")
+
+
+def test_a_wait_on_an_external_plane_names_its_cause() -> None:
+    denied = condition("Progressing", "True", "TransientError", "Expected HTTP 200 but got 401")
+    message = says(ask(probe=probe(denied), external=URL), "AuthenticationFailed")
+    assert message == f"{URL}: Expected HTTP 200 but got 401"
+    says(ask(probe=probe(denied)), "ProbingForCollision")
+
+
+@pytest.mark.parametrize("conditions", [(AVAILABLE, SUCCESS), stopped(AMBIGUOUS)])
+def test_what_exists_already_is_never_taken_over(conditions: tuple[dict[str, Any], ...]) -> None:
+    message = says(ask(probe=probe(*conditions)), "ProjectCollision")
+    for part in ("'billing'", "'Default'", "never taken over", "projectName"):
+        assert part in message
+
+
+def test_a_probe_that_found_something_is_asked_anew_after_a_while() -> None:
+    """An import never notices that what it found has gone since."""
+    says(ask(probe=probe(AVAILABLE, age=timedelta(minutes=14))), "ProjectCollision")
+    says(ask(probe=probe(AVAILABLE, age=timedelta(minutes=16))), "ProjectCollision", Next.DROP_PROBE)
+
+
+def test_a_name_that_is_free_is_claimed_before_it_is_taken() -> None:
+    free = probe(*ABSENT)
+    says(ask(probe=free), "WaitingForProject", Next.CLAIM)
+    says(ask(probe=free, claimed_by=ORDER.workflow_id), "WaitingForProject", Next.APPLY)
+
+
+@pytest.mark.parametrize("holder", ["KeystoneProject:team-b/reporting", "KeystoneProject:team-a/reporting@edge-1", ""])
+def test_a_name_that_another_order_claims_is_a_collision(holder: str) -> None:
+    message = says(ask(probe=probe(*ABSENT), claimed_by=holder), "ProjectCollision")
+    assert children.claim(plane(), "billing") in message
+
+
+def test_a_strangers_object_under_the_probes_name_is_left_alone() -> None:
+    for labels in (
+        {},
+        {**children.probe(ORDER, plane(), "x")["metadata"]["labels"], "c5c3.io/keystoneproject-cluster": "edge-1"},
+    ):
+        message = says(ask(probe=probe(*ABSENT, labels=labels)), "ProjectError")
+        assert "was not created by this order" in message
+    no_cluster = {key: value for key, value in probe().metadata.labels.items() if not key.endswith("-cluster")}
+    says(ask(probe=probe(*ABSENT, labels=no_cluster)), "ProjectError")
+
+
+def test_a_probe_of_an_earlier_order_is_waited_for_or_dropped() -> None:
+    says(ask(probe=probe(*ABSENT, deleting=True)), "ProbingForCollision")
+    says(ask(probe=probe(*ABSENT, name="other")), "ProbingForCollision", Next.DROP_PROBE)
+
+
+# -- the managed project ----------------------------------------------------------------------------------------
+
+
+def test_a_project_that_is_there_is_ready() -> None:
+    decision = ask(managed(AVAILABLE, SUCCESS, id_="p-1"))
+    assert "'billing'" in says(decision, "ProjectProvisioned", again=None)
+    assert decision.fields == {"projectID": "p-1", "projectName": "billing", "domainName": "Default"}
+
+
+def test_the_domain_in_status_is_the_planes_admin_domain() -> None:
+    assert ask(managed(AVAILABLE, id_="p-1"), domainName="Ops").fields["domainName"] == "Ops"
+
+
+@pytest.mark.parametrize(
+    "project",
+    [
+        managed(*WORKING),
+        managed(),
+        managed(AVAILABLE),
+        managed(condition("Available", "True", "Success", generation=2), id_="p-1"),
+        managed(condition("Progressing", "True", "TransientError", "503")),
+    ],
+)
+def test_a_project_that_is_not_yet_there_is_waited_for(project: KorcObject) -> None:
+    assert project.metadata.name in says(ask(project), "WaitingForProject")
+
+
+def test_a_wait_for_the_project_on_an_external_plane_names_its_cause() -> None:
+    project = managed(condition("Progressing", "True", "TransientError", "x509: unknown authority"))
+    assert says(ask(project, external=URL), "TLSVerificationFailed") == f"{URL}: x509: unknown authority"
+
+
+@pytest.mark.parametrize("reason", ["InvalidConfiguration", "UnrecoverableError"])
+def test_a_terminal_error_is_told_in_korcs_words_and_not_classified(reason: str) -> None:
+    project = managed(*stopped("Expected HTTP 201 but got 401", reason))
+    assert "Expected HTTP 201 but got 401" in says(ask(project, external=URL), "ProjectFailed")
+
+
+def test_a_resource_that_was_deleted_elsewhere_reads_as_a_failure() -> None:
+    """14.13: Available Unknown, UnrecoverableError, with the id still there."""
+    words = "resource has been deleted from OpenStack"
+    gone = managed(
+        condition("Progressing", "False", "UnrecoverableError", words),
+        condition("Available", "Unknown", "UnrecoverableError", words),
+        id_="p-1",
+    )
+    assert words in says(ask(gone), "ProjectFailed")
+
+
+def test_a_strangers_project_object_is_left_alone() -> None:
+    message = says(
+        ask(managed(AVAILABLE, id_="p-1", labels={"c5c3.io/keystoneproject-name": "reporting"})), "ProjectError"
+    )
+    assert "was not created by this order" in message
+
+
+def test_a_project_being_deleted_is_waited_for() -> None:
+    says(ask(managed(AVAILABLE, id_="p-1", deleting=True)), "WaitingForProject")
+
+
+def test_a_project_that_says_something_else_is_brought_up_to_date() -> None:
+    says(ask(managed(AVAILABLE, id_="p-1", name="older")), "WaitingForProject", Next.APPLY)
+    stale = korc(
+        AVAILABLE, id_="p-1", body=children.project(ORDER, plane(cloudCredentialsRef={"cloudName": "x"}), "billing")
+    )
+    says(ask(stale), "WaitingForProject", Next.APPLY)
+
+
+def test_what_korc_or_people_add_is_no_difference() -> None:
+    body = children.project(ORDER, plane(), "billing")
+    body["metadata"]["labels"]["team"] = "x"
+    body["spec"]["managedOptions"] = {"onDelete": "delete"}
+    body["spec"]["resource"]["description"] = "mine"
+    says(ask(korc(AVAILABLE, id_="p-1", body=body)), "ProjectProvisioned", again=None)
+
+
+# -- a latched connection failure -------------------------------------------------------------------------------
+
+LATCHED_AT = NOW - timedelta(minutes=3)
+LATCHED = stopped(REFUSED, since=LATCHED_AT)
+
+
+def just_cleared() -> dict[str, str]:
+    return {UNLATCHED_AT: (NOW - timedelta(seconds=5)).isoformat()}
+
+
+def test_a_latch_with_a_known_resource_is_cleared_when_it_is_due() -> None:
+    assert REFUSED in says(ask(managed(*LATCHED, id_="p-1")), "ProjectFailed", Next.UNLATCH)
+    says(ask(managed(*LATCHED, id_="p-1", annotations=just_cleared())), "ProjectFailed")
+
+
+def test_a_misconfiguration_stays_latched() -> None:
+    for words in (f"{REFUSED} x509", f"{REFUSED} 401", "Expected HTTP 201 but got 409"):
+        says(ask(managed(*stopped(words), id_="p-1")), "ProjectFailed")
+
+
+def test_a_latch_without_a_resource_is_cleared_only_past_a_probe_younger_than_it() -> None:
+    latched = managed(*LATCHED)
+    says(ask(latched), "WaitingForProject", Next.APPLY_PROBE)
+    says(ask(latched, probe(*WORKING)), "WaitingForProject")
+    says(ask(latched, probe(*ABSENT, deleting=True)), "WaitingForProject")
+    says(ask(latched, probe(*ABSENT, age=timedelta(minutes=4))), "WaitingForProject", Next.DROP_PROBE)
+    says(ask(latched, probe(*ABSENT, age=timedelta(minutes=2))), "ProjectFailed", Next.UNLATCH)
+    says(ask(latched, probe(AVAILABLE, age=timedelta(minutes=2))), "ProjectCollision")
+    says(ask(managed(*LATCHED, annotations=just_cleared())), "ProjectFailed")
+
+
+def test_an_update_is_no_way_around_that_probe() -> None:
+    """A new generation wakes K-ORC just as a clearing does."""
+    for words in (REFUSED, "Expected HTTP 201 but got 409"):
+        other = managed(*stopped(words, since=LATCHED_AT), name="older")
+        says(ask(other), "WaitingForProject", Next.APPLY_PROBE)
+        says(ask(other, probe(*ABSENT, age=timedelta(minutes=2))), "WaitingForProject", Next.APPLY)
+        says(ask(other, probe(AVAILABLE, age=timedelta(minutes=2))), "ProjectCollision")
+
+
+def test_a_strangers_probe_answers_nothing_and_is_not_dropped() -> None:
+    for age in (2, 4):
+        theirs = probe(*ABSENT, age=timedelta(minutes=age), labels={})
+        message = says(ask(managed(*LATCHED), theirs), "ProjectError")
+        assert theirs.metadata.name in message
+
+
+# -- removal ----------------------------------------------------------------------------------------------------
+
+
+def removal(project: KorcObject | None = None, probe: KorcObject | None = None) -> Decision:
+    return judge_removal(Seen(project=project, probe=probe, now=NOW))
+
+
+def may_go(decision: Decision) -> bool:
+    return decision.verdict.status and decision.do is Next.NOTHING
+
+
+DETACHED = {**children.project(ORDER, plane(), "billing")}
+DETACHED["spec"] = {**DETACHED["spec"], "managedOptions": {"onDelete": "detach"}}
+
+
+@pytest.mark.parametrize(
+    "project",
+    [
+        None,
+        managed(AVAILABLE, id_="p-1"),
+        managed(*LATCHED, id_="p-1"),
+        managed(*LATCHED, deleting=True),
+        managed(*LATCHED, finalizers=()),
+        managed(*LATCHED, finalizers=("example.org/hold",)),
+        korc(*LATCHED, body=DETACHED),
+    ],
+)
+def test_what_is_known_or_harmless_may_go(project: KorcObject | None) -> None:
+    assert may_go(removal(project))
+
+
+def test_what_never_reached_keystone_is_let_go_of() -> None:
+    decision = removal(managed(*WORKING))
+    assert (decision.verdict.status, decision.do) == (False, Next.DETACH)
+
+
+def test_what_is_being_created_now_is_waited_for() -> None:
+    creating = condition("Progressing", "True", "Progressing", "creating")
+    for conditions in ((), (creating,)):
+        decision = removal(managed(*conditions, age=timedelta(seconds=5)))
+        assert (decision.verdict.status, decision.do) == (False, Next.NOTHING)
+        assert removal(managed(*conditions, age=timedelta(seconds=31))).do is Next.APPLY_PROBE
+
+
+TRANSIENT = (condition("Progressing", "True", "TransientError", "503", since=LATCHED_AT),)
+
+
+@pytest.mark.parametrize("conditions", [LATCHED, stopped("409", since=LATCHED_AT), TRANSIENT])
+def test_without_an_id_a_probe_decides_whose_resource_the_name_is(conditions: tuple[dict[str, Any], ...]) -> None:
+    project = managed(*conditions, age=timedelta(seconds=5))
+    assert removal(project).do is Next.APPLY_PROBE
+    assert removal(project, probe(*WORKING)).do is Next.NOTHING
+    assert not removal(project, probe(*WORKING)).verdict.status
+    assert not removal(project, probe(*ABSENT, deleting=True)).verdict.status
+    assert removal(project, probe(*ABSENT, age=timedelta(minutes=4))).do is Next.DROP_PROBE
+    assert may_go(removal(project, probe(*ABSENT, age=timedelta(minutes=2))))
+    strangers = removal(project, probe(AVAILABLE, age=timedelta(minutes=2)))
+    assert (strangers.verdict.status, strangers.do) == (False, Next.DETACH)
+    assert "left alone" in strangers.verdict.message
