@@ -284,7 +284,7 @@ async def test_an_order_kind_that_is_not_served_is_an_error_and_never_a_vanished
     ref = OrderRef(kind="KeystoneProject", cluster="", namespace=world.order_ns, name="reporting")
     meddled = Meddled(world.clusters.management)
     orders = through(meddled)
-    orders._kinds["KeystoneProject"].kind = dataclasses.replace(KEYSTONE_PROJECT, group="nobody.example.org")  # type: ignore[misc,index]
+    orders._kinds["KeystoneProject"].kind = dataclasses.replace(KEYSTONE_PROJECT, group="nobody.example.org")
     with pytest.raises(ApplicationError) as caught:
         await run(orders.examine, ref)
     assert caught.value.type in ("NotServed", "Forbidden")
