@@ -19,7 +19,7 @@ from deploy.local.parts import temporal
 from tests.e2e import browser
 from tests.e2e.stage import Order, Plane, Stage, until
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 Place = Callable[..., Order]
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
