@@ -307,7 +307,7 @@ class Run:
         return (
             length > LONG_HISTORY
             or self._rings > MANY_RINGS
-            or (self.describe().ready and length > CONVERGED_HISTORY)
+            or (self.describe().ready and not self._moves and length > CONVERGED_HISTORY)
             or workflow.info().is_continue_as_new_suggested()
         )
 
