@@ -81,7 +81,7 @@ class KeystoneProjects:
             if gates.cluster_name(task.ref) or gates.order_name(task.ref, reasons.ERROR):
                 return Removal()  # no child can carry such a label (contracts 14.8)
             if task.plane is None:
-                await self._fail_open(task)
+                await self._fail_open(task, pen)
                 return Removal()
             return await self._remove(task, task.plane, pen)
 
@@ -253,8 +253,9 @@ class KeystoneProjects:
             await claims.drop(self._management, task.order.plane_namespace, ownership_labels(task.ref))
         return Removal(left=_words(left, None))
 
-    async def _fail_open(self, task: Task) -> None:
+    async def _fail_open(self, task: Task, pen: Pen) -> None:
         """The plane is gone and K-ORC has no credentials left: the deletes are issued, their outcome gates nothing."""
+        await pen.lift()
         try:
             left = await self._children(task)
             if (project := _seen_of(task, left).project) and judge_abandoned(project).do is Next.DETACH:

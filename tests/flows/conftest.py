@@ -6,17 +6,21 @@ The server skips time only when it is told to (`Flow.pass_time`); between that i
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
+from typing import Protocol
 
 import pytest
 import pytest_asyncio
+from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.testing import TimeSkippingConfig, WorkflowEnvironment
 
 from tests.conftest import temporal_program
 from tests.flows.flow import Flow
+from tests.flows.gate import Gate
 from tests.flows.world import World
 from worker import assembly
 from worker.settings import WorkerSettings
@@ -50,17 +54,23 @@ async def clock_env() -> AsyncIterator[WorkflowEnvironment]:
         yield env
 
 
-Serve = Callable[..., AbstractAsyncContextManager[Flow]]
+class Serve(Protocol):
+    def __call__(self, world: World, gate: Gate | None = None) -> AbstractAsyncContextManager[Flow]: ...
 
 
 @pytest.fixture
-def serve(clock_env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> Serve:
-    """`async with serve(world) as flow:` runs a worker for that world's order."""
+def serve(clock_env: WorkflowEnvironment) -> Serve:
+    """`async with serve(world) as flow:` runs a worker for that world's order; a gate holds its runs at their end."""
 
     @asynccontextmanager
-    async def serving(world: World) -> AsyncIterator[Flow]:
+    async def serving(world: World, gate: Gate | None = None) -> AsyncIterator[Flow]:
+        client = clock_env.client
+        if gate is not None:
+            config = client.config()
+            config["data_converter"] = replace(config["data_converter"], payload_codec=gate)
+            client = Client(**config)
         settings = WorkerSettings(task_queue=f"q-{next(_numbers)}")
-        async with assembly.build(clock_env.client, settings, assembly.WORKFLOWS, world.activities()):
+        async with assembly.build(client, settings, assembly.WORKFLOWS, world.activities()):
             flow = Flow(clock_env, world, settings.task_queue)
             try:
                 yield flow

@@ -90,7 +90,10 @@ class World:
         self.find: Decision | Exception = provisioned(name)
         self.remove: Removal | Exception = Removal()
         self.hold: Mapping[str, Hook] = {}
-        """What happens inside a step, before it answers, by the step's name."""
+        """What happens inside a step when its work is done, before it answers, by the step's name."""
+        self.provision: Callable[[Task], Awaitable[Outcome]] | None = None
+        self.take_down: Callable[[Task], Awaitable[Removal]] | None = None
+        """What the kind's two steps do instead of answering `find` and `remove`."""
         self.calls: list[str] = []
         self.looks = 0
         self.at_rest = False
@@ -149,6 +152,10 @@ class World:
     def provisioned(self) -> Decision:
         return provisioned(self.ref.name)
 
+    @staticmethod
+    def left(*words: str) -> Removal:
+        return Removal(left=words)
+
     # -- what a test looks at ---------------------------------------------------------------------------------
 
     @property
@@ -177,11 +184,11 @@ class World:
 
         async def watched(argument: Any) -> Any:
             self.calls.append(name)
-            hook = self.hold.get(name)
-            answer = await step(argument)
-            if hook is not None:
-                await hook()
-            return answer
+            try:
+                return await step(argument)
+            finally:
+                if (hook := self.hold.get(name)) is not None:
+                    await hook()
 
         watched.__annotations__ = {"argument": _argument(step), "return": _result(step)}
         return activity.defn(name=name)(watched)
@@ -213,11 +220,11 @@ class FakeKind:
 
     async def provision(self, task: Task) -> Outcome:
         with at_boundary():
-            return self._decision().outcome
+            return await self._world.provision(task) if self._world.provision else self._decision().outcome
 
     async def take_down(self, task: Task) -> Removal:
         with at_boundary():
-            return self._removal()
+            return await self._world.take_down(task) if self._world.take_down else self._removal()
 
     async def look(self, task: Task) -> Decision:
         self._world.looks += 1

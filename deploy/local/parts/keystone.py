@@ -127,7 +127,10 @@ class Keystone(Part):
         self._begun[stack.folder] = asyncio.create_task(_fill(stack))
 
     def process(self, stack: Stack) -> Process:
-        """Idle connections are kept for longer than clients keep them: the server never closes one under a request."""
+        """One worker of several threads: two workers on one socket were seen to leave connections unanswered.
+
+        Idle connections are kept for longer than clients keep them, so the server never closes one under a request.
+        """
         folder = _folder(stack)
         argv = (
             str(_venv(stack.home) / "bin" / "gunicorn"),
@@ -135,10 +138,11 @@ class Keystone(Part):
             f"--certfile={folder / 'tls' / 'keystone.crt'}",
             f"--keyfile={folder / 'tls' / 'keystone.key'}",
             "--preload",
-            "--workers=2",
+            "--workers=1",
             "--worker-class=gthread",
-            "--threads=4",
+            "--threads=8",
             "--keep-alive=300",
+            "--timeout=300",
             "--graceful-timeout=3",
             "--no-control-socket",
             "wsgi:application",
