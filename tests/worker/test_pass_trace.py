@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 import uuid
 from collections.abc import AsyncIterator
@@ -19,11 +18,11 @@ from aiohttp.test_utils import TestServer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from temporalio.testing import WorkflowEnvironment
 
-from deploy.local import kube, programs, stack
+from deploy.local import kube
 from deploy.local.part import Stack
 from tests.worker.program import Program, free_port
 
-pytestmark = [pytest.mark.api, pytest.mark.timeout(900)]  # building the real collector takes a while
+pytestmark = pytest.mark.api
 
 
 @dataclass(frozen=True)
@@ -71,44 +70,9 @@ class OurCollector:
         return self._spans
 
 
-class RealCollector:
-    """The OpenTelemetry Collector, built from its modules, printing every span that it takes."""
-
-    def __init__(self, folder: Path) -> None:
-        self.port = free_port()
-        self._log = folder / "collector.log"
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[Collector]:
-        config = (
-            f"yaml:{{receivers: {{otlp: {{protocols: {{http: {{endpoint: '127.0.0.1:{self.port}'}}}}}}}},"
-            " exporters: {debug: {verbosity: detailed}},"
-            " service: {telemetry: {metrics: {level: none}},"
-            " pipelines: {traces: {receivers: [otlp], exporters: [debug]}}}}"
-        )
-        built = await programs.build(stack.home(), "collector")
-        with self._log.open("wb") as log:
-            process = await asyncio.create_subprocess_exec(str(built), "--config", config, stdout=log, stderr=log)
-        try:
-            end = time.monotonic() + 60
-            while "Everything is ready" not in self._log.read_text():
-                assert time.monotonic() < end, self._log.read_text()[-3000:]
-                await asyncio.sleep(0.1)
-            yield self
-        finally:
-            process.terminate()
-            await process.wait()
-
-    def spans(self) -> list[Span]:
-        block = r"Trace ID\s*: (\w*)\n\s*Parent ID\s*: (\w*)\n\s*ID\s*: (\w*)\n\s*Name\s*: ([^\n]*)"
-        return [Span(*found) for found in re.findall(block, self._log.read_text())]
-
-
-@pytest_asyncio.fixture(params=["ours", pytest.param("real", marks=pytest.mark.prove)])
-async def collector(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Collector]:
-    """The real one is a program of 500 packages to build, so it takes part in the long runs only."""
-    one = RealCollector(tmp_path) if request.param == "real" else OurCollector()
-    async with one.running() as running:
+@pytest_asyncio.fixture
+async def collector() -> AsyncIterator[Collector]:
+    async with OurCollector().running() as running:
         yield running
 
 
