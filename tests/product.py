@@ -1,6 +1,6 @@
 """Watcher and worker as the programs they are, on the API servers of the tests, and their Temporal as a person sees it.
 
-Only tests that use it have it running: the tests of single steps want the orders to themselves.
+Tests of single steps want the orders to themselves: they end the programs first.
 """
 
 from __future__ import annotations
@@ -124,15 +124,10 @@ class Product:
         return length
 
 
-@asynccontextmanager
-async def serving(stack: Stack) -> AsyncIterator[Stack]:
-    """The two programs, running for as long as the block lasts."""
-    await local.up(stack.instance, PROGRAMS)
-    try:
-        yield stack
-    finally:
-        for program in reversed(PROGRAMS):
-            await local.stop_part(stack, program)
+async def alone(stack: Stack) -> None:
+    """Ends the programs, whoever left them: who calls steps itself wants nobody else to serve its orders."""
+    for program in reversed(PROGRAMS):
+        await local.stop_part(stack, program)
 
 
 @asynccontextmanager

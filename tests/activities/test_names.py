@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -17,60 +16,21 @@ from activities.cluster import KEYSTONE_PROJECT, SECRET
 from activities.errors import ClusterError
 from deploy.local import kube
 from tests.audit import Audit, writes
-from tests.world import CRD, REGISTRATIONS, TARGET, World, definition, run, until
+from tests.lawless import an_order, without_rules
+from tests.world import REGISTRATIONS, TARGET, World, run
 from workflows.keystoneproject import children, reasons
 from workflows.scaffold.order import OrderRef
 from workflows.scaffold.steps import State
 
 pytestmark = [pytest.mark.api, pytest.mark.row("P10")]
 
-NAME = "keystoneprojects.c5c3.io"
-
 
 @pytest_asyncio.fixture
 async def lawless(world: World) -> AsyncIterator[World]:
-    """The target cluster takes any order: its definition has lost its rules, for this test."""
-    whole = definition("keystoneprojects.yaml")
+    """The target cluster takes any order."""
     await world.plane()
-    try:
-        await _rules(world, None)
+    async with without_rules(world):
         yield world
-    finally:
-        for item in (await world.target.list(KEYSTONE_PROJECT, world.order_ns))["items"]:
-            meta = item["metadata"]
-            await world.target.patch(KEYSTONE_PROJECT, world.order_ns, meta["name"], {"metadata": {"finalizers": None}})
-            await world.target.delete(KEYSTONE_PROJECT, world.order_ns, meta["name"], meta["uid"])
-        await _rules(world, whole["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["x-kubernetes-validations"])
-
-
-async def _rules(world: World, rules: list[dict[str, Any]] | None) -> None:
-    """Puts these rules on the definition, and returns once they, and no others, are enforced."""
-    live = await world.target.get(CRD, None, NAME)
-    assert live is not None
-    schema = live["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    schema.pop("x-kubernetes-validations", None)
-    if rules is not None:
-        schema["x-kubernetes-validations"] = rules
-    await world.target.update(CRD, live)
-
-    async def enforced() -> bool:
-        body = _order(world, "x" * 64)
-        try:
-            await world.target._request("POST", KEYSTONE_PROJECT, world.order_ns, body=body, query={"dryRun": "All"})
-        except ClusterError as error:
-            return error.status == 422 and rules is not None
-        return rules is None
-
-    await until(enforced, 30)
-
-
-def _order(world: World, name: str) -> dict[str, Any]:
-    return {
-        "apiVersion": KEYSTONE_PROJECT.api_version,
-        "kind": KEYSTONE_PROJECT.kind,
-        "metadata": {"name": name, "namespace": world.order_ns},
-        "spec": {"controlPlaneRef": {"name": "cp", "namespace": world.plane_ns}, "projectName": "short"},
-    }
 
 
 async def test_63_bytes_are_served_and_64_are_refused_at_admission(world: World) -> None:
@@ -89,7 +49,7 @@ async def test_longer_names_get_a_reason_and_go_at_once_where_no_rule_stops_them
     world = lawless
     audit = Audit(world.stack)
     for name in ("x" * 64, "y" * 63 + ".z" * 95):
-        await world.target.create(KEYSTONE_PROJECT, _order(world, name))
+        await world.target.create(KEYSTONE_PROJECT, an_order(world, name))
         ref = OrderRef(kind="KeystoneProject", cluster=TARGET, namespace=world.order_ns, name=name)
         admitted = await world.one_pass(ref)
         (verdict,) = admitted.refused

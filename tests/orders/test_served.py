@@ -54,7 +54,7 @@ async def test_a_ready_order_costs_few_events_and_requests(product: Product) -> 
         assert [one for one in asked[until_ready:] if one.verb in WRITES] == []
 
 
-@pytest.mark.row("S08", "P13")
+@pytest.mark.row("P13")
 async def test_a_plane_and_its_assignment_wake_their_orders_at_once(product: Product) -> None:
     world = product.world
     ref = await world.order()
@@ -115,42 +115,28 @@ async def test_a_held_deletion_goes_on_by_itself(product: Product) -> None:
 async def test_the_deletion_of_a_paused_order_waits_and_says_so(product: Product) -> None:
     world = product.world
     await world.plane()
+    on, off = ({"metadata": {"annotations": {"c5c3.io/paused": value}}} for value in ("true", None))
+
+    async def says(where: str) -> bool:
+        message = str((await world.conditions(ref))["Ready"]["message"])
+        return message.startswith("Deletion waits") and "c5c3.io/paused" in message and where in message
+
     async with world.korc.playing():
         ref = await world.order()
         await product.reads(ref, reasons.PROVISIONED)
-        for where in ("order", "plane"):
-            note = {"metadata": {"annotations": {"c5c3.io/paused": "true"}}}
-            lift = {"metadata": {"annotations": {"c5c3.io/paused": None}}}
-            kind, namespace, name = (
-                (KEYSTONE_PROJECT, ref.namespace, ref.name)
-                if where == "order"
-                else (CONTROL_PLANE, world.plane_ns, "cp")
-            )
-            await world.admin.patch(kind, namespace, name, note)
-            if where == "order":
-                await world.delete(ref)
-
-            async def says_so() -> bool:
-                message = str((await world.conditions(ref))["Ready"]["message"])
-                return message.startswith("Deletion waits") and "c5c3.io/paused" in message
-
-            if where == "order":
-                await until(says_so)
-                # The plane's brake goes on before the order's comes off.
-                plane = {"metadata": {"annotations": {"c5c3.io/paused": "true"}}}
-                await world.admin.patch(CONTROL_PLANE, world.plane_ns, "cp", plane)
-                await world.admin.patch(kind, namespace, name, lift)
-                await asyncio.sleep(3)
-                await until(says_so)
-                assert "ControlPlane" in str((await world.conditions(ref))["Ready"]["message"])
-            else:
-                await world.admin.patch(kind, namespace, name, lift)
-            if where == "order":
-                assert await world.names() == [world.project_of(ref)]
+        await world.admin.patch(KEYSTONE_PROJECT, ref.namespace, ref.name, on)
+        await world.delete(ref)
+        await until(lambda: says("on this order"))
+        # The plane's brake goes on before the order's comes off.
+        await world.admin.patch(CONTROL_PLANE, world.plane_ns, "cp", on)
+        await world.admin.patch(KEYSTONE_PROJECT, ref.namespace, ref.name, off)
+        await until(lambda: says("on ControlPlane"))
+        assert await world.names() == [world.project_of(ref)]
+        assert "deletionTimestamp" not in (await world.korc.there(world.project_of(ref)))["metadata"]
+        await world.admin.patch(CONTROL_PLANE, world.plane_ns, "cp", off)
         await product.gone(ref, 45)
 
 
-@pytest.mark.row("S25")
 async def test_every_wait_converges_by_its_own_look(product: Product) -> None:
     """The watcher is stopped: nobody rings, and each wait ends by itself."""
     world = product.world
