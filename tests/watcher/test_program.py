@@ -20,10 +20,14 @@ import pytest
 import yaml
 from temporalio.testing import WorkflowEnvironment
 
+from activities.cluster import LEASE
 from deploy.local import kube
 from deploy.local.part import Stack
 from tests.watcher.apart import Place, place_on
 from tests.watcher.test_temporal import state, until_state
+from watcher.leader import NAME
+from watcher.settings import WatcherSettings
+from worker.settings import BadSettings, load
 
 ROOT = Path(__file__).parents[2]
 
@@ -74,6 +78,14 @@ class Program:
 
         return await asyncio.to_thread(ask)
 
+    async def becomes(self, role: str) -> None:
+        """Ready, and in that role."""
+        for _ in range(600):
+            if (await self.ready())["role"] == role:
+                return
+            await asyncio.sleep(0.1)
+        raise AssertionError(f"never {role}: {self.said()}")
+
     async def ready(self) -> dict[str, Any]:
         status, text = 0, ""
         for _ in range(600):
@@ -117,33 +129,39 @@ def settings(stack: Stack, temporal: WorkflowEnvironment) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "sentence"),
+    ("name", "value", "sentence"),
     [
-        ({"C5C3_RINGS_PER_SECOND": "many"}, "C5C3_RINGS_PER_SECOND 'many' cannot be used"),
-        ({"C5C3_RINGS_PER_SECOND": "0"}, "C5C3_RINGS_PER_SECOND '0' cannot be used"),
-        ({"C5C3_LEADER_ELECTION": "perhaps"}, "C5C3_LEADER_ELECTION 'perhaps' cannot be used"),
-        ({"C5C3_LEADER_ELECTIONS": "true"}, "did you mean C5C3_LEADER_ELECTION?"),
-        ({"C5C3_KUBECONFIG": "/nowhere/config"}, "C5C3_KUBECONFIG '/nowhere/config' cannot be used"),
-        ({}, "no kubeconfig given: set C5C3_KUBECONFIG"),
-        ({"C5C3_HTTP_ADDRESS": "192.0.2.1:1"}, "set C5C3_HTTP_ADDRESS"),
+        ("C5C3_RINGS_PER_SECOND", "many", "C5C3_RINGS_PER_SECOND 'many' cannot be used"),
+        ("C5C3_RINGS_PER_SECOND", "0", "C5C3_RINGS_PER_SECOND '0' cannot be used"),
+        ("C5C3_LEADER_ELECTION", "perhaps", "C5C3_LEADER_ELECTION 'perhaps' cannot be used"),
+        ("C5C3_LEADER_ELECTIONS", "true", "did you mean C5C3_LEADER_ELECTION?"),
+        ("C5C3_KUBECONFIG", "/nowhere/config", "C5C3_KUBECONFIG '/nowhere/config' cannot be used"),
     ],
 )
-async def test_a_wrong_setting_ends_it_at_once_with_one_sentence(
-    program: Callable[..., Program], wrong: dict[str, str], sentence: str
+def test_a_wrong_setting_is_one_sentence(monkeypatch: pytest.MonkeyPatch, name: str, value: str, sentence: str) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(BadSettings) as error:
+        load(WatcherSettings)
+    assert sentence in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+async def test_what_cannot_work_ends_it_at_once_with_one_sentence(
+    program: Callable[..., Program], tmp_path: Path
 ) -> None:
-    one = program(**wrong)
-    assert await one.ended() == 1
-    assert sentence in one.said()[-1]
-    assert not any("Traceback" in line for line in one.said())
-
-
-async def test_a_kubeconfig_that_is_none_ends_it_at_once(program: Callable[..., Program], tmp_path: Path) -> None:
-    for text in ("{", "just words", "[]", ""):
-        (tmp_path / "config").write_text(text)
-        one = program(C5C3_KUBECONFIG=str(tmp_path / "config"))
-        assert await one.ended() == 1
-        assert "kubeconfig" in one.said()[-1]
-        assert not any("Traceback" in line for line in one.said()), one.said()
+    (tmp_path / "broken").write_text("{")
+    (tmp_path / "strange").write_text("[]")
+    wrong: list[tuple[dict[str, str], str]] = [
+        ({"C5C3_RING_CONCURRENCY": "0"}, "C5C3_RING_CONCURRENCY '0' cannot be used"),
+        ({}, "no kubeconfig given: set C5C3_KUBECONFIG"),
+        ({"C5C3_HTTP_ADDRESS": "192.0.2.1:1"}, "set C5C3_HTTP_ADDRESS"),
+        ({"C5C3_KUBECONFIG": str(tmp_path / "broken")}, "cannot be read: ParserError"),
+        ({"C5C3_KUBECONFIG": str(tmp_path / "strange")}, "the kubeconfig cannot be used"),
+    ]
+    for one, sentence in [(program(**given), sentence) for given, sentence in wrong]:
+        assert await one.ended(120) == 1
+        assert sentence in one.said()[-1]
+        assert not any("Traceback" in line for line in one.said())
 
 
 async def test_what_is_down_is_waited_for_and_a_sigterm_ends_the_waiting(
@@ -203,19 +221,19 @@ async def test_killed_it_misses_nothing_and_two_side_by_side_start_each_order_on
 ) -> None:
     client, given = temporal_env.client, settings(api_stack, temporal_env)
     first = program(**given)
-    assert (await first.ready())["role"] == "active"
+    await first.becomes("active")
     standby = program(**given)
-    assert (await standby.ready())["role"] == "standby"
+    await standby.becomes("standby")
     await place.order("one")
     await until_state(client, place.ref("one"), "RUNNING")
     first.process.send_signal(signal.SIGKILL)
     await place.order("two")
     began = time.monotonic()
     await until_state(client, place.ref("two"), "RUNNING")
-    assert time.monotonic() - began < 45, "the Lease lasts 15 s"
-    assert (await standby.ready())["role"] == "active"
+    assert time.monotonic() - began < 60, "the Lease lasts 15 s"
+    await standby.becomes("active")
     alone = program(**given, C5C3_LEADER_ELECTION="false")
-    assert (await alone.ready())["role"] == "active"
+    await alone.becomes("active")
     await asyncio.gather(*(place.order(f"both-{n}") for n in range(10)))
     for n in range(10):
         await until_state(client, place.ref(f"both-{n}"), "RUNNING")
@@ -228,22 +246,19 @@ async def test_killed_it_misses_nothing_and_two_side_by_side_start_each_order_on
     standby.process.send_signal(signal.SIGTERM)
     began = time.monotonic()
     assert await standby.ended(10) == 0
-    assert time.monotonic() - began < 6
+    assert time.monotonic() - began < 8
     assert not any("Traceback" in line for one in (standby, alone) for line in one.said())
     assert await state(client, place.ref("one")) == "RUNNING"
 
 
 @pytest.mark.api
 async def test_the_lease_is_given_back_at_the_end(
-    program: Callable[..., Program], api_stack: Stack, temporal_env: WorkflowEnvironment
+    program: Callable[..., Program], api_stack: Stack, place: Place, temporal_env: WorkflowEnvironment
 ) -> None:
-    given = settings(api_stack, temporal_env)
-    first = program(**given)
-    await first.ready()
-    first.process.send_signal(signal.SIGTERM)
-    assert await first.ended(10) == 0
-    second = program(**given)
-    began = time.monotonic()
-    while (await second.ready())["role"] != "active":
-        await asyncio.sleep(0.1)
-        assert time.monotonic() - began < 12, "sooner than the Lease would have run out"
+    one = program(**settings(api_stack, temporal_env))
+    await one.becomes("active")
+    one.process.send_signal(signal.SIGTERM)
+    assert await one.ended(10) == 0
+    lease = await place.management.get(LEASE, "c5c3-system", NAME)
+    assert lease
+    assert lease["spec"]["holderIdentity"] == ""

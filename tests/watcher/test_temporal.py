@@ -21,6 +21,7 @@ from tests.watcher.apart import Mine, Place, operator, place_on, quiet, watching
 from tests.watcher.forwarder import forwarding
 from tests.watcher.objects import until
 from watcher.doorbell import TemporalDoorbell
+from watcher.mapping import Plane
 from workflows.scaffold.order import OrderRef
 
 pytestmark = pytest.mark.api
@@ -58,10 +59,10 @@ class Real(Mine):
         super().__init__(namespace)
         self._through = through
 
-    async def ring(self, ref: OrderRef, *, start: bool) -> str:
+    async def ring(self, ref: OrderRef, plane: Plane | None) -> str:
         if ref.namespace == self._namespace:
-            await self._through.ring(ref, start=start)
-        return await super().ring(ref, start=start)
+            await self._through.ring(ref, plane)
+        return await super().ring(ref, plane)
 
     async def open_runs(self, kind: str) -> AsyncIterator[OrderRef]:
         async for ref in self._through.open_runs(kind):
