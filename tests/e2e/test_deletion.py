@@ -132,7 +132,11 @@ async def test_the_managed_project_goes_before_a_probe(real_stack: Stage, place:
 async def own_plane(real_stack: Stage) -> AsyncIterator[Plane]:
     """A plane that a test may break: the local one's spec under another name."""
     plane = Plane(unique("cp"), unique("plane"))
-    await real_stack.plane(plane, {"services": {"keystone": {"mode": "Managed"}}}, "team-b")
+    spec: Object = {
+        "infrastructure": {"database": {"clusterRef": {"name": "mariadb"}}},
+        "services": {"keystone": {"mode": "Managed"}},
+    }
+    await real_stack.plane(plane, spec, "team-b")
     yield plane
     await real_stack.drop_plane(plane)
 
