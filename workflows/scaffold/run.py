@@ -165,7 +165,7 @@ class Run:
                 raise Trouble(cause.message, cause.type or "") from None
             if isinstance(cause, TemporalTimeout):
                 self._late_until = workflow.now() + steps.STEP_DEADLINE
-                raise Trouble(f"{summary}: no answer within {steps.START_TO_CLOSE.seconds} seconds") from None
+                raise Trouble(f"{summary}: no answer in time") from None
             raise Trouble(f"{summary}: {cause or error}") from None
 
     async def report(self, outcome: Outcome, note: str = "") -> None:
