@@ -10,7 +10,7 @@ import pytest
 from deploy.local import kube
 from tests.e2e.stage import Order, Stage, until
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 Place = Callable[..., Order]
 
 
