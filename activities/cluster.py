@@ -138,12 +138,16 @@ class Cluster:
             content_type="application/merge-patch+json",
         )  # fmt: skip
 
-    async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
-        """Asks for the deletion of that very object; gone already, or replaced by another, is success."""
+    async def delete(self, kind: Kind, namespace: str, name: str, uid: str, resource_version: str = "") -> None:
+        """Asks for the deletion of that very object; gone already, or replaced by another, is success.
+
+        resource_version  when given, an object that was written since is left, too
+        """
+        only = {"uid": uid, **({"resourceVersion": resource_version} if resource_version else {})}
         try:
-            await self._request("DELETE", kind, namespace, name, body={"preconditions": {"uid": uid}})
+            await self._request("DELETE", kind, namespace, name, body={"preconditions": only})
         except Conflict:
-            _log.debug("not deleted, another object has the name: %s %s/%s", kind.kind, namespace, name)
+            _log.debug("not deleted, it is not what was read: %s %s/%s", kind.kind, namespace, name)
         except ClusterError as error:
             if error.status != 404 or isinstance(error, NotServed):
                 raise
@@ -270,8 +274,12 @@ def _refusal(doing: str, status: int, data: bytes) -> ClusterError:
             return NotServed(doing, status, "NotServed", "the API server does not serve this kind; is its CRD there?")
         return ClusterError(doing, status, "Unreadable", "")
     reason, message = body.get("reason") or "", body.get("message") or ""
-    if status == 404 and not (body.get("details") or {}).get("name"):
+    details = body.get("details") or {}
+    if status == 404 and not details.get("name"):
         return NotServed(doing, status, "NotServed", message)
+    if any(cause.get("field") == "metadata.uid" for cause in details.get("causes") or []):
+        # An apply onto another object of the name is refused as a change of its uid, beside whatever else differs.
+        return Conflict(doing, 409, "Conflict", "another object has the name")
     return (Conflict if status == 409 else ClusterError)(doing, status, reason, message)
 
 

@@ -26,17 +26,17 @@ from activities.cluster import (
 )
 from activities.clusters import Clusters
 from activities.errors import ClusterError, NotServed, at_boundary
-from activities.instrument import instrument
+from activities.instrument import instrument, observe
 from activities.pen import Pen
 from workflows.api.controlplane import ControlPlane
 from workflows.api.keystoneproject import KeystoneProjectSpec
 from workflows.api.korc import KorcObject
 from workflows.keystoneproject import children, reasons
-from workflows.keystoneproject.judge import Seen, judge, judge_removal
+from workflows.keystoneproject.judge import Seen, judge, judge_abandoned, judge_removal
 from workflows.scaffold import gates
 from workflows.scaffold import korc as meaning
 from workflows.scaffold.naming import ownership_labels
-from workflows.scaffold.ownership import sweepable
+from workflows.scaffold.ownership import owned, sweepable
 from workflows.scaffold.steps import Removal, Task
 from workflows.scaffold.verdict import FROZEN_SECONDS, Decision, Next, Outcome, Verdict
 
@@ -63,12 +63,12 @@ class KeystoneProjects:
     @activity.defn(name="provision_project")
     async def provision_project(self, task: Task) -> Outcome:
         with at_boundary(), instrument("KeystoneProjectProvision"):
+            if task.order.paused:
+                return (await self.look(task)).outcome
             decide, plane = _judge_of(task)
             pen = await self._pen(task, deleting=False)
             first = not task.order.status.get("conditions")
             seen = await self._see(task, plane, probe=not first)
-            if task.order.paused:
-                return decide(seen).outcome
             return (await self._drive(task, plane, pen, seen, decide)).outcome
 
     @activity.defn(name="remove_project")
@@ -81,7 +81,7 @@ class KeystoneProjects:
             if gates.cluster_name(task.ref) or gates.order_name(task.ref, reasons.ERROR):
                 return Removal()  # no child can carry such a label (contracts 14.8)
             if task.plane is None:
-                await self._fail_open(task)
+                await self._fail_open(task, pen)
                 return Removal()
             return await self._remove(task, task.plane, pen)
 
@@ -95,13 +95,25 @@ class KeystoneProjects:
         holder = await claims.holder_of(self._management, plane.namespace, children.claim(plane, _project_name(task)))
         return decide(seen.model_copy(update={"claimed_by": holder}))
 
+    async def still(self, task: Task) -> Outcome | None:
+        """Counts as a call of the block that would have found the same."""
+        began = time.perf_counter()
+        decision = await self.look(task)
+        if decision.do is not Next.NOTHING or not decision.verdict.status:
+            return None
+        observe("KeystoneProjectProvision", time.perf_counter() - began)
+        return decision.outcome
+
     async def look_removal(self, task: Task) -> Removal:
         held = await self._held(task)
         if held or task.plane is None:
             return Removal(held=held)
         left = await self._children(task)
         decision = judge_removal(_seen_of(task, left))
-        return Removal(left=_words(left, decision) if decision.do is Next.NOTHING else ("a write is due",))
+        undeleted = decision.verdict.status and any(not child.deleting for child in left)
+        if undeleted or decision.do is not Next.NOTHING:
+            return Removal(left=("a write is due",))
+        return Removal(left=_words(left, decision))
 
     # -- provisioning -------------------------------------------------------------------------------------------
 
@@ -141,7 +153,7 @@ class KeystoneProjects:
                 probe = await korc.create(self._management, KORC_PROJECT, body)
                 changed["probe"] = probe or await self._read_probe(task, plane)
             case Next.DROP_PROBE:
-                await self._delete(seen.probe)
+                await self._delete(task, seen.probe)
                 changed["probe"] = await self._read_probe(task, plane)
             case Next.CLAIM:
                 lease, labels = children.claim(plane, name), ownership_labels(task.ref)
@@ -149,12 +161,12 @@ class KeystoneProjects:
                 changed["claimed_by"] = await claims.claim(self._management, plane.namespace, lease, holder, labels)
             case Next.APPLY:
                 # Before the child, so that a crash between the two asks again instead of leaving a probe behind.
-                await self._delete(seen.probe)
+                await self._delete(task, seen.probe)
                 body = children.project(task.ref, plane, name)
                 changed["probe"] = None
                 changed["project"] = await korc.apply(self._management, KORC_PROJECT, body, seen.project)
             case Next.UNLATCH if seen.project is not None:
-                await self._delete(seen.probe)
+                await self._delete(task, seen.probe)
                 failed = reasons.TRANSPORT_RETRY_FAILED
                 cleared = await korc.unlatch(self._management, KORC_PROJECT, seen.project, failed)
                 again = await self._see(task, plane, probe=False) if cleared is None else seen
@@ -181,10 +193,15 @@ class KeystoneProjects:
     async def _read_probe(self, task: Task, plane: ControlPlane) -> KorcObject | None:
         return await korc.read(self._management, KORC_PROJECT, plane.namespace, children.probe_name(task.ref))
 
-    async def _delete(self, child: KorcObject | None) -> None:
-        if child is not None and not child.deleting:
-            meta = child.metadata
-            await self._management.delete(KORC_PROJECT, meta.namespace, meta.name, meta.uid)
+    async def _delete(self, task: Task, child: KorcObject | None) -> None:
+        """Deletes a child of the order. A managed one without an id goes only as it was judged: K-ORC, which deletes
+        such a one by name, may have begun to make it since."""
+        if child is None or child.deleting or not owned(child.metadata.labels, ownership_labels(task.ref)):
+            return
+        meta = child.metadata
+        settled = child.status.id or child.spec.get("managementPolicy") == "unmanaged"
+        version = "" if settled else meta.resource_version
+        await self._management.delete(KORC_PROJECT, meta.namespace, meta.name, meta.uid, version)
 
     async def _pen(self, task: Task, *, deleting: bool) -> Pen:
         begun = time.monotonic()
@@ -224,7 +241,7 @@ class KeystoneProjects:
             left = await self._children(task)
             for child in left:
                 await pen.lift()
-                await self._delete(child)
+                await self._delete(task, child)
             if left:
                 async with aclosing(korc.follow(self._management, KORC_PROJECT, left[0], korc.LINGER_SECONDS)) as going:
                     async for change in going:
@@ -236,11 +253,16 @@ class KeystoneProjects:
             await claims.drop(self._management, task.order.plane_namespace, ownership_labels(task.ref))
         return Removal(left=_words(left, None))
 
-    async def _fail_open(self, task: Task) -> None:
+    async def _fail_open(self, task: Task, pen: Pen) -> None:
         """The plane is gone and K-ORC has no credentials left: the deletes are issued, their outcome gates nothing."""
+        await pen.lift()
         try:
-            for child in await self._children(task):
-                await self._delete(child)
+            left = await self._children(task)
+            if (project := _seen_of(task, left).project) and judge_abandoned(project).do is Next.DETACH:
+                await korc.detach(self._management, KORC_PROJECT, project)
+                left = await self._children(task)
+            for child in left:
+                await self._delete(task, child)
             await claims.drop(self._management, task.order.plane_namespace, ownership_labels(task.ref))
         except ClusterError as error:
             _log.warning("the ControlPlane is gone and a child may be left: %s", error, extra={"order": task.ref.workflow_id})  # fmt: skip  # noqa: E501

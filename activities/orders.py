@@ -16,18 +16,21 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from activities.cluster import CONTROL_PLANE, Cluster, Kind, Object
 from activities.clusters import BadKubeconfig, Clusters, Unregistered
-from activities.errors import ClusterError, Conflict, at_boundary
+from activities.errors import ClusterError, Conflict, NotServed, at_boundary
 from workflows.api.controlplane import PAUSED, ControlPlane
 from workflows.scaffold import gates
 from workflows.scaffold.order import OrderRef
 from workflows.scaffold.steps import RETRY, Admitted, OrderSeen, Removal, Report, State, Task, Wait
-from workflows.scaffold.verdict import Decision, Next, Verdict
+from workflows.scaffold.verdict import Decision, Next, Outcome, Verdict
 
 _log = logging.getLogger(__name__)
 
 
 class KindSteps(Protocol):
-    """What a kind tells the shared steps about itself. Both looks only read."""
+    """What a kind tells the shared steps about itself. Its looks only read.
+
+    still  how an order stands that was Ready: None when a step has something to do for it, or would say otherwise
+    """
 
     kind: Kind
     finalizer: str
@@ -37,6 +40,8 @@ class KindSteps(Protocol):
     def gate(self, plane: ControlPlane) -> gates.Gate | None: ...
 
     async def look(self, task: Task) -> Decision: ...
+
+    async def still(self, task: Task) -> Outcome | None: ...
 
     async def look_removal(self, task: Task) -> Removal: ...
 
@@ -55,11 +60,16 @@ class Orders:
             if admitted.state is not State.PRESENT or raw is None or home is None or admitted.trouble:
                 return admitted
             if not self._owes_finalizer(admitted):
-                return admitted
+                return admitted.model_copy(update={"found": await self._found(ref, admitted)})
             kind = self._kinds[ref.kind]
             meta = raw["metadata"]
             body = {**raw, "metadata": {**meta, "finalizers": [*(meta.get("finalizers") or []), kind.finalizer]}}
-            live = await home.update(kind.kind, body)
+            try:
+                live = await home.update(kind.kind, body)
+            except ClusterError as error:
+                if error.status == 404 and not isinstance(error, NotServed):
+                    return Admitted(state=State.GONE)
+                raise
             _log.info("finalizer set", extra={"order": ref.workflow_id})
             order = admitted.order.model_copy(
                 update={"finalized": True, "resource_version": live["metadata"]["resourceVersion"]}
@@ -84,7 +94,7 @@ class Orders:
             except Conflict:
                 return False
             except ClusterError as error:
-                if error.status == 404:
+                if error.status == 404 and not isinstance(error, NotServed):
                     return False
                 raise
             _log.info("status written", extra={"order": report.ref.workflow_id})
@@ -103,7 +113,7 @@ class Orders:
             try:
                 await home.update(kind.kind, {**raw, "metadata": {**raw["metadata"], "finalizers": kept}})
             except ClusterError as error:
-                if error.status != 404:
+                if error.status != 404 or isinstance(error, NotServed):
                     raise
             _log.info("finalizer released", extra={"order": task.ref.workflow_id})
 
@@ -151,6 +161,19 @@ class Orders:
         except Exception as error:
             _log.info("a look failed, a pass follows: %s", error, extra={"order": wait.ref.workflow_id})
             return True
+
+    async def _found(self, ref: OrderRef, admitted: Admitted) -> Outcome | None:
+        """How an order that was Ready stands, if a look finds it so still; None leaves it to the steps.
+
+        Most passes find nothing to do, and this one activity is then all of them. An order that was not Ready would
+        only be looked at twice.
+        """
+        if admitted.refused or not _was_ready(admitted.order):
+            return None
+        try:
+            return await self._kinds[ref.kind].still(Task(ref=ref, order=admitted.order, plane=admitted.plane))
+        except ClusterError:
+            return None  # the steps meet it as well, and say it on their own conditions
 
     async def _read(self, ref: OrderRef, *, gated: bool) -> tuple[Admitted, Object | None, Cluster | None]:
         """The order, its plane and, if asked, the gates. Writes nothing."""
@@ -206,6 +229,15 @@ class Orders:
 def _on_all(kind: KindSteps, gate: gates.Gate) -> tuple[Verdict, ...]:
     said = gate.model_dump(exclude={"type"})
     return tuple(Verdict(type=type_, **said) for type_ in kind.condition_types)
+
+
+def _was_ready(order: OrderSeen) -> bool:
+    return any(
+        condition.get("type") == "Ready"
+        and condition.get("status") == "True"
+        and condition.get("observedGeneration") == order.generation
+        for condition in order.status.get("conditions") or []
+    )
 
 
 def _seen(raw: Object, finalizer: str) -> OrderSeen:

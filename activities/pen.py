@@ -10,6 +10,7 @@ import time
 
 from activities.cluster import Cluster, Kind
 from activities.errors import Moved, StepExpired
+from workflows.api.controlplane import PAUSED
 from workflows.scaffold.order import OrderRef
 from workflows.scaffold.steps import STEP_DEADLINE
 
@@ -43,6 +44,8 @@ class Pen:
                 raise Moved(f"{self._ref.key} is gone")
             if bool(meta.get("deletionTimestamp")) != self._deleting:
                 raise Moved(f"{self._ref.key} is {'not ' if self._deleting else ''}being deleted")
+            if (meta.get("annotations") or {}).get(PAUSED) == "true":
+                raise Moved(f"{self._ref.key} is paused")
             self._looked = True
         if self.left <= 0:
             raise StepExpired(f"the step for {self._ref.key} took longer than its deadline")

@@ -1,4 +1,4 @@
-"""What tests of several folders stand on: a Temporal dev server, and this process's telemetry.
+"""What tests of several folders stand on: a Temporal dev server, real API servers, and this process's telemetry.
 
 A thing that cannot be started is an error of the tests that need it, never a skip.
 """
@@ -6,6 +6,7 @@ A thing that cannot be started is an error of the tests that need it, never a sk
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import sysconfig
 from collections.abc import AsyncIterator
@@ -18,9 +19,18 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from temporalio.testing import WorkflowEnvironment
 
+from deploy.local import stack
+from deploy.local.part import Stack
+from tests.e2e.fixtures import place, real_stack
+from tests.product import Product, alone, over
+from tests.world import World, made
 from worker import telemetry
 from worker.settings import ConnectionSettings
 from workflows.scaffold.search import ALL
+
+__all__ = ["place", "real_stack"]  # fixtures that are defined elsewhere
+
+API_PARTS = ("crds", "operator", "controllers-management", "controllers-target", "temporal")
 
 
 def temporal_program() -> str:
@@ -43,6 +53,40 @@ async def temporal_env() -> AsyncIterator[WorkflowEnvironment]:
         search_attributes=ALL,
     ) as env:  # fmt: skip
         yield env
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def api_stack() -> AsyncIterator[Stack]:
+    """Two real API servers with their controllers, our kinds, our rights and everybody's CRDs, and Temporal; no K-ORC.
+
+    It is an instance of this run's own.
+
+    C5C3_STACK_FOR_TESTS names an instance to use and to leave running instead: bringing one up takes a while.
+    """
+    kept = os.environ.get("C5C3_STACK_FOR_TESTS")
+    instance = kept or f"tests-{os.getpid()}"
+    try:
+        here = await stack.up(instance, parts=API_PARTS)
+        yield here
+        await alone(here)
+    finally:
+        if not kept:
+            await stack.down(instance, forget=True)
+
+
+@pytest_asyncio.fixture
+async def world(api_stack: Stack) -> AsyncIterator[World]:
+    """A plane's and an order's namespace for this test alone, and the product's steps over them, run by the test."""
+    await alone(api_stack)
+    async with made(api_stack) as one:
+        yield one
+
+
+@pytest_asyncio.fixture
+async def product(api_stack: Stack) -> AsyncIterator[Product]:
+    """The same, served by the running watcher and worker; they stay up until a test wants its orders to itself."""
+    async with over(api_stack) as one:
+        yield one
 
 
 @dataclass(frozen=True)

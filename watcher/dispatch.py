@@ -1,5 +1,7 @@
 """Rings: at once for an order's first news, then folded; kept until Temporal takes them.
 
+News of a child folds for longer than other news: whoever was rung a moment ago and wrote to it follows it by itself.
+
 A ring carries nothing, so one that is waiting stands for any number of news. It is only forgotten after Temporal has
 taken it, and news that comes while it is on its way makes another.
 """
@@ -28,11 +30,13 @@ class Rates:
     """How fast orders are rung.
 
     fold         seconds in which further news of an order waits after a ring: five a second at most
+    fold_child   the same for news of its children: every signal costs a run four events and a decision
     per_second   all rings together; a second's worth may go at once
     cold         rings a second of a cold start, for the orders that were converged
     """
 
     fold: float = 0.2
+    fold_child: float = 2.0
     per_second: float = 50.0
     concurrency: int = 10
     cold: float = 10.0
@@ -44,6 +48,7 @@ class Rates:
 class _Wanted:
     since: float
     due: float
+    fold: float = 0.0
     attempts: int = 0
     everybody: bool = False
 
@@ -57,7 +62,7 @@ class Bells:
         self._rates = rates or Rates()
         self._wanted: dict[OrderRef, _Wanted] = {}
         self._ringing: dict[OrderRef, _Wanted] = {}
-        self._quiet_until: dict[OrderRef, float] = {}
+        self._rung_at: dict[OrderRef, float] = {}
         self._queue: list[tuple[float, int, OrderRef]] = []
         self._count = itertools.count()
         self._backlog: dict[OrderRef, bool] = {}
@@ -81,14 +86,22 @@ class Bells:
         since = min((wanted.since for wanted in waiting), default=None)
         return 0.0 if since is None else time.monotonic() - since
 
-    def ring(self, orders: Iterable[OrderRef]) -> None:
+    def ring(self, orders: Iterable[OrderRef], *, of_child: bool = False) -> None:
         now = time.monotonic()
+        fold = self._rates.fold_child if of_child else self._rates.fold
         for ref in orders:
             self._backlog.pop(ref, None)
-            if ref in self._wanted:
-                metrics.RINGS.add(1, {"outcome": "folded"})
-            else:
-                self._want(ref, _Wanted(since=now, due=max(now, self._quiet_until.get(ref, 0.0))))
+            due = max(now, self._rung_at.get(ref, 0.0) + fold)
+            wanted = self._wanted.get(ref)
+            if wanted is None:
+                self._want(ref, _Wanted(now, due, fold))
+                continue
+            metrics.RINGS.add(1, {"outcome": "folded"})
+            if fold < wanted.fold:
+                wanted.fold = fold
+                if not wanted.attempts and due < wanted.due:
+                    wanted.due = due
+                    self._want(ref, wanted)
 
     def cold(self, unconverged: Sequence[OrderRef], converged: Sequence[OrderRef]) -> None:
         """Orders of a first list: rung when there is room, the unconverged as fast as may be, the others gently."""
@@ -132,7 +145,7 @@ class Bells:
         wanted = self._ringing[ref]
         rung_at = time.monotonic()
         try:
-            outcome = await self._doorbell.ring(ref, start=ref in self._index)
+            outcome = await self._doorbell.ring(ref, self._index.plane(ref))
         except NotTaken as error:
             self._keep(ref, wanted, error)
         else:
@@ -140,12 +153,10 @@ class Bells:
         finally:
             self._slots.release()
             del self._ringing[ref]
-            quiet = self._quiet_until[ref] = rung_at + self._rates.fold
-            asyncio.get_running_loop().call_later(
-                max(0.0, quiet - time.monotonic()) + 0.05, self._forget_quiet, ref, quiet
-            )
+            self._rung_at[ref] = rung_at
+            self._forget_later(ref, rung_at)
             if again := self._wanted.get(ref):
-                again.due = max(again.due, quiet)
+                again.due = max(again.due, rung_at + again.fold)
                 self._want(ref, again)
 
     def _want(self, ref: OrderRef, wanted: _Wanted) -> None:
@@ -157,7 +168,7 @@ class Bells:
     def _keep(self, ref: OrderRef, wanted: _Wanted, error: NotTaken) -> None:
         limit = min(self._rates.longest_pause, self._rates.first_pause * 2.0 ** min(wanted.attempts, 16))
         due = time.monotonic() + limit * random.uniform(0.5, 1)
-        self._wanted[ref] = _Wanted(wanted.since, due, wanted.attempts + 1, error.everybody)
+        self._wanted[ref] = _Wanted(wanted.since, due, wanted.fold, wanted.attempts + 1, error.everybody)
         metrics.RINGS.add(1, {"outcome": "refused"})
         level = logging.DEBUG if str(error) == self._refused else logging.WARNING
         _log.log(level, "the ring for %s was not taken and is kept: %s", ref.workflow_id, error)
@@ -174,9 +185,15 @@ class Bells:
                 wanted.everybody, wanted.due = False, min(wanted.due, time.monotonic())
                 self._want(ref, wanted)
 
-    def _forget_quiet(self, ref: OrderRef, until: float) -> None:
-        if self._quiet_until.get(ref) == until:
-            del self._quiet_until[ref]
+    def _forget_later(self, ref: OrderRef, rung_at: float) -> None:
+        """Keeps the time of a ring for as long as news folds after it."""
+
+        def forget() -> None:
+            if self._rung_at.get(ref) == rung_at:
+                del self._rung_at[ref]
+
+        longest = max(self._rates.fold, self._rates.fold_child)
+        asyncio.get_running_loop().call_later(max(0.0, rung_at + longest - time.monotonic()) + 0.05, forget)
 
     async def _feed(self) -> None:
         """Moves the backlog to the rings that are due, as long as few of those wait."""
@@ -184,7 +201,7 @@ class Bells:
             if not self._backlog:
                 self._more.clear()
                 await self._more.wait()
-            if len(self._wanted) >= self._rates.concurrency:
+            if sum(not wanted.attempts for wanted in self._wanted.values()) >= self._rates.concurrency:
                 await asyncio.sleep(0.05)
                 continue
             ref = next(iter(self._backlog), None)

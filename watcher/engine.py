@@ -12,6 +12,7 @@ import json
 import logging
 import random
 from collections.abc import Sequence
+from functools import partial
 
 from activities.cluster import SECRET, Cluster, Object
 from activities.clusters import REGISTRATION_LABEL, BadKubeconfig, connect_target, kubeconfig_of
@@ -48,24 +49,27 @@ class Engine:
         self._doorbell = doorbell
         self._clusters_namespace = clusters_namespace
         self._pace = pace or Pace()
-        self._group: asyncio.TaskGroup
+        self._first_lists: asyncio.Queue[tuple[str, str, str | None]] = asyncio.Queue()
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as self._group:
-            self._group.create_task(self.bells.run())
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.bells.run())
+            group.create_task(self._ring_orphans())
             registrations = Registrations(self._engage)
-            self._group.create_task(registrations.run())
+            group.create_task(registrations.run())
             for stream in self._streams(self._management, None):
-                self._group.create_task(stream.run())
+                group.create_task(stream.run())
             secrets = Stream(
                 self._management, SECRET, registrations, namespace=self._clusters_namespace,
                 labels=REGISTRATION_LABEL, metadata_only=True, pace=self._pace,
             )  # fmt: skip
             self.streams.append(secrets)
-            self._group.create_task(secrets.run())
+            group.create_task(secrets.run())
 
     def stale(self, seconds: float) -> list[str]:
         """The streams that count and were not heard for longer, or never, each with what is known of why."""
+        if not self.streams:
+            return ["no stream has begun"]
         return [
             f"{stream}: not heard for {stream.age:.0f} s" + (f" ({stream.trouble})" if stream.trouble else "")
             for stream in self.streams
@@ -97,23 +101,26 @@ class Engine:
     def _stream(self, source: Source, cluster: Cluster, namespace: str | None) -> Stream:
         def cold(unconverged: Sequence[OrderRef], converged: Sequence[OrderRef]) -> None:
             self.bells.cold(unconverged, converged)
-            self._group.create_task(self._ring_orphans(source.kind.kind, cluster.name, namespace))
+            self._first_lists.put_nowait((source.kind.kind, cluster.name, namespace))
 
-        ear = Ear(source, cluster.name, self.index, self.bells.ring, cold)
+        ring = partial(self.bells.ring, of_child=source.is_child)
+        ear = Ear(source, cluster.name, self.index, ring, cold)
         return Stream(cluster, source.kind, ear, namespace=namespace, pace=self._pace)
 
-    async def _ring_orphans(self, kind: str, cluster: str, namespace: str | None) -> None:
-        """Rings the open runs whose order is not in the list that was just read: it vanished while nobody listened."""
+    async def _ring_orphans(self) -> None:
+        """After each first list of orders, rings the open runs whose order is not there: it vanished unheard."""
         pause = 0.5
         while True:
+            kind, cluster, namespace = where = await self._first_lists.get()
             try:
                 async for ref in self._doorbell.open_runs(kind):
                     here = ref.cluster == cluster and namespace in (None, ref.namespace)
                     if here and ref not in self.index:
                         self.bells.ring([ref])
-                return
+                pause = 0.5
             except NotTaken as error:
                 _log.warning("the open runs of %s cannot be listed yet: %s", kind, error)
+                self._first_lists.put_nowait(where)
                 await asyncio.sleep(pause * random.uniform(0.5, 1))
                 pause = min(30.0, pause * 2)
 

@@ -34,6 +34,10 @@ class Index:
     def __contains__(self, ref: OrderRef) -> bool:
         return ref in self._plane_of
 
+    def plane(self, ref: OrderRef) -> Plane | None:
+        """The plane that a known order names."""
+        return self._plane_of.get(ref)
+
     def put(self, ref: OrderRef, plane: Plane) -> None:
         self.drop(ref)
         self._plane_of[ref] = plane
@@ -65,6 +69,7 @@ class Source:
     on_targets   whether it is watched on target clusters too
     born_silent  whether a first sight that `changes.unspoken` is no news
     by_index     whether its orders are those of the moment, looked up, not those that it named before
+    is_child     whether it is made by the orders it concerns
     """
 
     kind: Kind
@@ -73,6 +78,7 @@ class Source:
     on_targets: bool = False
     born_silent: bool = False
     by_index: bool = False
+    is_child: bool = False
 
     @property
     def is_order(self) -> bool:
@@ -131,7 +137,7 @@ def wants_us(kind: Kind, found: Object) -> bool:
 SOURCES: tuple[Source, ...] = (
     *(Source(kind, changes.order, itself(kind.kind), on_targets=True) for kind in ORDER_KINDS.values()),
     Source(CONTROL_PLANE, changes.plane, by_plane, by_index=True),
-    Source(KORC_PROJECT, changes.child, by_labels("KeystoneProject"), born_silent=True),
+    Source(KORC_PROJECT, changes.child, by_labels("KeystoneProject"), born_silent=True, is_child=True),
     Source(KEYSTONE_ROLE_ASSIGNMENT, changes.reference, by_project_ref, on_targets=True),
     Source(KEYSTONE_APPLICATION_CREDENTIAL, changes.reference, by_project_ref, on_targets=True),
 )

@@ -59,6 +59,7 @@ class Stream:
         self.served: bool | None = None
         self.fresh_at = time.monotonic()
         self.trouble = ""
+        self._sort = ""
         self._listener = listener
         self._labels = labels
         self._metadata_only = metadata_only
@@ -99,10 +100,10 @@ class Stream:
                     self._version = ""
                     _log.info("%s: nothing was heard for %g s; listing again", self, self._pace.silence)
                 else:
-                    self._complain(self._sentence(error))
+                    self._complain(self._sentence(error), f"{error.status} {error.reason}")
             except (AttributeError, KeyError, TypeError, ValueError) as error:
                 self._version = ""
-                self._complain(f"{self}: what the server answers cannot be read; listing again ({error!r:.200})")
+                self._complain(f"{self}: its answer cannot be read; listing again ({error!r:.200})", "unreadable")
             metrics.RECONNECTS.add(1, {"cluster": self.cluster.name, "kind": self.kind.kind})
             if time.monotonic() - began >= self._pace.lived_long:
                 self._failures = 0
@@ -155,7 +156,7 @@ class Stream:
         self._version = ""
         if self.served is None:
             self.served = False
-        self._complain(f"{self}: this kind is not served; asking again every minute ({error})")
+        self._complain(f"{self}: this kind is not served; asking again every minute ({error})", "unserved")
 
     def _sentence(self, error: ClusterError) -> str:
         if error.status == 403:
@@ -167,10 +168,10 @@ class Stream:
             return f"{self}: the cluster does not accept our credentials; renew them ({error})"
         return f"{self}: {error}"
 
-    def _complain(self, sentence: str) -> None:
-        """A line when the trouble is new; the same trouble again is no news."""
-        _log.log(logging.DEBUG if sentence == self.trouble else logging.WARNING, "%s", sentence)
-        self.trouble = sentence
+    def _complain(self, sentence: str, sort: str) -> None:
+        """A line when the trouble is of a new sort; the same again, in whatever words, is no news."""
+        _log.log(logging.DEBUG if self.trouble and sort == self._sort else logging.WARNING, "%s", sentence)
+        self.trouble, self._sort = sentence, sort
 
 
 def cluster_name(name: str) -> str:

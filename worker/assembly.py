@@ -6,6 +6,7 @@ Temporal matches by prefix, so naming a package would switch the sandbox off for
 
 from __future__ import annotations
 
+import importlib.metadata
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -76,7 +77,7 @@ def build(
         max_concurrent_workflow_tasks=settings.max_concurrent_workflow_tasks,
         max_concurrent_activities=settings.max_concurrent_activities,
         graceful_shutdown_timeout=timedelta(seconds=settings.graceful_shutdown_seconds),
-        deployment_config=_versioning(settings),
+        deployment_config=_version(settings),
     )
 
 
@@ -85,12 +86,22 @@ def runner() -> SandboxedWorkflowRunner:
     return SandboxedWorkflowRunner(SandboxRestrictions.default.with_passthrough_modules(*PURE))
 
 
-def _versioning(settings: WorkerSettings) -> WorkerDeploymentConfig | None:
-    """Running orders move to the newest version by themselves; `workflow.patched` guards what must not change."""
-    if settings.deployment_name is None or settings.build_id is None:
-        return None
+def _version(settings: WorkerSettings) -> WorkerDeploymentConfig:
+    """What runs here, by name. Without a deployment's name it only says so: any worker then serves any order.
+
+    With one, running orders move to the newest version by themselves; `workflow.patched` guards what must not change.
+    (Told nothing, Temporal would hash every module at each start, to find a name by itself.)
+    """
+    versioned = settings.deployment_name is not None and settings.build_id is not None
     return WorkerDeploymentConfig(
-        version=WorkerDeploymentVersion(settings.deployment_name, settings.build_id),
-        use_worker_versioning=True,
-        default_versioning_behavior=VersioningBehavior.AUTO_UPGRADE,
+        version=WorkerDeploymentVersion(settings.deployment_name or "c5c3-orders", settings.build_id or _release()),
+        use_worker_versioning=versioned,
+        default_versioning_behavior=VersioningBehavior.AUTO_UPGRADE if versioned else VersioningBehavior.UNSPECIFIED,
     )
+
+
+def _release() -> str:
+    try:
+        return importlib.metadata.version("c5c3-orders")
+    except importlib.metadata.PackageNotFoundError:
+        return "source"

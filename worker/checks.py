@@ -72,6 +72,8 @@ async def _answers(cluster: Cluster, settings: WorkerSettings, patience: float) 
             return
         except ClusterError as error:
             where = f"the kubeconfig {settings.kubeconfig}" if settings.kubeconfig else "the pod's ServiceAccount"
+            if error.status == 403:
+                raise _forbidden(LEASE, error) from None
             if error.status == 401:
                 raise CannotStart(f"the management cluster does not know us (401): check {where}") from None
             if not error.passing or asyncio.get_running_loop().time() >= end:
@@ -86,13 +88,13 @@ async def _served(cluster: Cluster, kind: Kind, namespace: str) -> bool:
     except NotServed:
         return False
     except ClusterError as error:
-        if error.status == 403:
-            raise CannotStart(
-                f"no permission to read {kind.plural}.{kind.group}: bind the roles of deploy/rbac to the worker's"
-                f" identity ({error})"
-            ) from None
-        raise
+        raise _forbidden(kind, error) if error.status == 403 else error from None
     return True
+
+
+def _forbidden(kind: Kind, error: ClusterError) -> CannotStart:
+    where = "bind the roles of deploy/rbac to the worker's identity"
+    return CannotStart(f"no permission to read {kind.plural}.{kind.group}: {where} ({error})")
 
 
 async def _check_alone(cluster: Cluster, namespace: str) -> None:

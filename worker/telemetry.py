@@ -10,7 +10,7 @@ import logging
 import sys
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TextIO
 
 from opentelemetry import metrics, trace
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -69,9 +69,7 @@ def start(settings: ConnectionSettings, service: str) -> Telemetry:
     registry = CollectorRegistry()
     resource = Resource.create({"service.name": service})
     meters = MeterProvider([_reader(registry)], resource=resource, views=[_seconds_view()], shutdown_on_exit=False)
-    tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
-    if settings.otlp_endpoint:
-        tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=_traces_url(settings.otlp_endpoint))))
+    tracers = tracer_provider(settings.otlp_endpoint, resource)
     metrics.set_meter_provider(meters)
     trace.set_tracer_provider(tracers)
     buffer = MetricBuffer(100_000, MetricBufferDurationFormat.SECONDS)
@@ -80,16 +78,30 @@ def start(settings: ConnectionSettings, service: str) -> Telemetry:
     return Telemetry(registry, meters, tracers, runtime, MetricsExporter(buffer, meters))
 
 
+def tracer_provider(otlp_endpoint: str | None, resource: Resource) -> TracerProvider:
+    """Spans are made in any case, for their ids are in the log lines; they are sent only where there is a collector."""
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+    if otlp_endpoint:
+        exporter = OTLPSpanExporter(endpoint=_traces_url(otlp_endpoint), timeout=3)
+        provider.add_span_processor(BatchSpanProcessor(exporter))
+    return provider
+
+
 def log_as_json(level: str) -> None:
     """One JSON object a line on standard error, for this process's root logger."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_formatter())
-    handler.addFilter(add_context)
-    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    logging.basicConfig(level=level.upper(), handlers=[json_handler(sys.stderr)], force=True)
     activity.logger.activity_info_on_message = False
     workflow.logger.workflow_info_on_message = False
     for noisy in ("aiohttp.access", "urllib3", "kubernetes"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+
+
+def json_handler(stream: TextIO) -> logging.Handler:
+    """Writes each record as one line, with what it belongs to."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(_formatter())
+    handler.addFilter(add_context)
+    return handler
 
 
 def add_context(record: logging.LogRecord) -> bool:

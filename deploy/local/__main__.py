@@ -11,6 +11,7 @@ $C5C3_STACK_HOME or ~/.cache/c5c3-orders. What exists already can be used instea
 
   C5C3_STACK_KUBECONFIG, C5C3_STACK_TARGET_KUBECONFIG   files with admin rights on the two clusters
   C5C3_STACK_TEMPORAL, C5C3_STACK_OPENBAO               addresses (host:port; https://host:port)
+  C5C3_STACK_OTLP                                       where worker and watcher send traces (http://host:port)
   C5C3_STACK_WITHOUT=korc,cert-manager,…                parts that your own cluster has already
 """
 

@@ -51,7 +51,7 @@ def kubeconfig(stack: Stack, cluster: str, user: str = "admin") -> Path:
     return stack.folder / "kube" / f"{name}.kubeconfig"
 
 
-async def apply(stack: Stack, cluster: str, objects: Sequence[Object], seconds: float = 20) -> None:
+async def apply(stack: Stack, cluster: str, objects: Sequence[Object], seconds: float = 60) -> None:
     """Server-side apply of all objects in order; waits a little for kinds that are only just being served."""
     await asyncio.to_thread(_apply, stack, cluster, objects, seconds)
 

@@ -51,7 +51,7 @@ class Part:
     needs: tuple[str, ...] = ()
     port_names: tuple[str, ...] = ()
     # How long the process may take from its start to `ready`.
-    patience: float = 60
+    patience: float = 240
     # Not needed for a first order: `up` hands the stack over while this part still builds or starts.
     later: bool = False
     # Started only when it is named: `up` of everything leaves it out.

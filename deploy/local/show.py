@@ -23,7 +23,7 @@ class Shown:
     def __init__(self, console: Console, live: bool) -> None:
         self.console, self.live = console, live
         self.rows: dict[str, tuple[str, str, float]] = {}
-        self.printed: dict[str, tuple[str, float]] = {}
+        self.printed: dict[str, tuple[str, str, float]] = {}
         self.began = time.monotonic()
 
     def __call__(self, part: str, state: str, detail: str) -> None:
@@ -32,9 +32,9 @@ class Shown:
         since = before[2] if before and before[0] == state else now
         self.rows[part] = (state, detail, since)
         if not self.live:
-            last_state, last_time = self.printed.get(part, ("", 0.0))
-            if state != last_state or now - last_time > QUIET_SECONDS:
-                self.printed[part] = (state, now)
+            last_state, last_detail, last_time = self.printed.get(part, ("", "", 0.0))
+            if state != last_state or (detail and not last_detail) or now - last_time > QUIET_SECONDS:
+                self.printed[part] = (state, detail, now)
                 print(f"{now - self.began:6.1f} s  {part:22} {state} {detail}".rstrip(), flush=True)
 
     def note(self, text: str) -> None:

@@ -51,6 +51,19 @@ async def test_a_pass_that_changes_nothing_costs_at_most_16_events(serve: Serve)
         assert world.count("report") == 1, "an equal status is not written again"
 
 
+async def test_an_order_that_is_ready_and_stays_so_is_a_pass_of_one_step(serve: Serve) -> None:
+    world = World("at-rest-still")
+    world.at_rest = True
+    async with serve(world) as flow:
+        await flow.ring()
+        await flow.idle(1)
+        before = len(await flow.events())
+        await flow.ring()
+        await flow.idle(2)
+        assert world.calls == ["admit", "provision_project", "report", "admit"]
+        assert len(await flow.events()) - before <= 10
+
+
 async def test_a_status_that_somebody_wiped_is_written_again(serve: Serve) -> None:
     world = World("wiped")
     async with serve(world) as flow:

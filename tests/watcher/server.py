@@ -10,35 +10,49 @@ import json
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
 from kubernetes.aio.client import ApiClient, Configuration
 
-from activities.cluster import Cluster
+from activities.cluster import KEYSTONE_PROJECT, LEASE, SECRET, Cluster
+from watcher.mapping import SOURCES
 
 Object = dict[str, Any]
 Send = Callable[[str, Object], Awaitable[None]]
 Behaviour = Callable[["Watching"], Awaitable[None]]
 
 
-@dataclass
+@dataclass(eq=False)
 class Watching:
     """One watch that is open: events go out until the behaviour returns, which ends it cleanly."""
 
     server: Server
     response: web.StreamResponse
     version: str
+    cut: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def until_cut(self, behaviour: Behaviour) -> None:
+        tasks = [asyncio.ensure_future(behaviour(self)), asyncio.ensure_future(self.cut.wait())]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def send(self, type_: str, found: Object) -> None:
         await self.response.write(json.dumps({"type": type_, "object": found}).encode() + b"\n")
 
 
 class Server:
-    """`objects` is what a list answers; `lists` and `watches` hold what the next requests get instead of the usual."""
+    """One kind, KeystoneProject unless it is `of` another. `objects` is what a list answers; `lists` and `watches` hold
+    what the next requests get instead of the usual.
+    """
 
     def __init__(self) -> None:
+        self._others: dict[str, Server] = {}
         self.objects: list[Object] = []
         self.version = "100"
         self.lists: deque[web.Response | None] = deque()
@@ -47,6 +61,8 @@ class Server:
         self.always: Callable[[], web.Response] | None = None
         self.requests: list[tuple[str, dict[str, str], str]] = []
         self.url = ""
+        self.said: list[tuple[int, str, Object]] = []
+        self._open: set[Watching] = set()
 
     @property
     def listed(self) -> int:
@@ -56,6 +72,23 @@ class Server:
     def versions(self) -> list[str | None]:
         """The version that each watch was asked for from."""
         return [query.get("resourceVersion") for what, query, _ in self.requests if what == "watch"]
+
+    def of(self, plural: str) -> Server:
+        """The same for another kind."""
+        return self if plural == KEYSTONE_PROJECT.plural else self._others.setdefault(plural, Server())
+
+    async def route(self, request: web.Request) -> web.StreamResponse:
+        parts = request.path.strip("/").split("/")
+        known = {kind.plural for kind in (SECRET, LEASE, *(source.kind for source in SOURCES))}
+        at = next(n for n, part in enumerate(parts) if part in known)
+        server, name = self.of(parts[at]), "/".join(parts[at + 1 :])
+        return server.named(name) if name else await server.answer(request)
+
+    def named(self, name: str) -> web.Response:
+        """A get of one object."""
+        self.requests.append(("get", {"name": name}, ""))
+        found = next((item for item in self.objects if item["metadata"]["name"] == name), None)
+        return web.json_response(found) if found else refusal(404, "NotFound", name=name)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         query = dict(request.query)
@@ -72,12 +105,36 @@ class Server:
             return behaviour
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
-        await behaviour(Watching(self, response, query.get("resourceVersion", "")))
+        watching = Watching(self, response, query.get("resourceVersion", ""))
+        self._open.add(watching)
+        try:
+            await watching.until_cut(behaviour)
+        finally:
+            self._open.discard(watching)
         return response
+
+    async def say(self, type_: str, found: Object) -> None:
+        """Something happens to an object: every watch that is open, or begins at an earlier version, hears of it."""
+        self.version = str(int(self.version) + 1)
+        found["metadata"]["resourceVersion"] = self.version
+        self.objects = [item for item in self.objects if item["metadata"]["name"] != found["metadata"]["name"]]
+        if type_ != "DELETED":
+            self.objects.append(found)
+        self.said.append((int(self.version), type_, found))
+        for watching in tuple(self._open):
+            await watching.send(type_, found)
+
+    def cut(self) -> None:
+        """Ends every watch that is open."""
+        for watching in tuple(self._open):
+            watching.cut.set()
 
 
 async def idle(watching: Watching) -> None:
-    """What a healthy server does with nothing to say: bookmarks."""
+    """What a healthy server does: what was said since the version, then bookmarks."""
+    for said, type_, found in watching.server.said:
+        if said > int(watching.version):
+            await watching.send(type_, found)
     while True:
         await asyncio.sleep(0.1)
         await watching.send("BOOKMARK", {"metadata": {"resourceVersion": watching.server.version}})
@@ -115,7 +172,7 @@ async def serving() -> AsyncIterator[tuple[Server, Cluster]]:
     """The server and a client of it, as the management cluster."""
     server = Server()
     app = web.Application()
-    app.router.add_route("*", "/{path:.*}", server.answer)
+    app.router.add_route("*", "/{path:.*}", server.route)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)

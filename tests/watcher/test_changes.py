@@ -74,7 +74,6 @@ def put(found: Object, path: str, value: Any) -> Object:
         ("reference", "status/conditions", [{"type": "Ready"}], False),
     ],
 )
-@pytest.mark.row("S22")
 def test_a_change_is_what_a_judge_reads(kind: str, path: str, value: object, news: bool) -> None:
     facts, before = FACTS[kind], MADE[kind]
     after = put(before, path, value)

@@ -61,13 +61,11 @@ def house() -> House:
     return house
 
 
-@pytest.mark.row("S21")
 def test_an_order_is_its_own_news_on_its_own_cluster(house: House) -> None:
     house.ear(KEYSTONE_PROJECT, "edge-1").heard("MODIFIED", order(generation=2))
     assert house.news() == {ref(cluster="edge-1")}
 
 
-@pytest.mark.row("S21")
 def test_a_child_rings_the_order_its_labels_name(house: House) -> None:
     ear = house.ear(KORC_PROJECT)
     ear.heard("ADDED", child("a", status="False"))
@@ -90,13 +88,11 @@ def test_a_child_rings_the_order_its_labels_name(house: House) -> None:
         None,
     ],
 )  # fmt: skip
-@pytest.mark.row("S21")
 def test_a_child_without_all_three_labels_is_nobodys(house: House, labels: dict[str, str] | None) -> None:
     house.ear(KORC_PROJECT).heard("ADDED", child(status="True", labels=labels))
     assert house.news() == set()
 
 
-@pytest.mark.row("S21")
 def test_a_child_that_changes_its_labels_rings_both_orders(house: House) -> None:
     ear = house.ear(KORC_PROJECT)
     ear.heard("ADDED", child(status="True"))
@@ -105,7 +101,6 @@ def test_a_child_that_changes_its_labels_rings_both_orders(house: House) -> None
     assert house.news() == {ref(), ref("other")}
 
 
-@pytest.mark.row("S22")
 def test_our_own_creation_of_a_child_is_no_news_and_what_follows_is(house: House) -> None:
     ear = house.ear(KORC_PROJECT)
     ear.heard("ADDED", child())
@@ -117,7 +112,6 @@ def test_our_own_creation_of_a_child_is_no_news_and_what_follows_is(house: House
 
 
 @pytest.mark.parametrize("kind", [KEYSTONE_ROLE_ASSIGNMENT, KEYSTONE_APPLICATION_CREDENTIAL])
-@pytest.mark.row("S21")
 def test_what_names_a_project_rings_it_in_its_own_namespace_and_cluster(house: House, kind: Kind) -> None:
     house.ear(kind).heard("ADDED", naming("reporting"))
     assert house.news() == {ref()}
@@ -129,7 +123,6 @@ def test_what_names_a_project_rings_it_in_its_own_namespace_and_cluster(house: H
     assert house.news() == {ref()}
 
 
-@pytest.mark.row("S21")
 def test_a_plane_rings_its_orders_on_every_cluster_and_no_others(house: House) -> None:
     ear = house.ear(CONTROL_PLANE)
     ear.heard("ADDED", plane())
@@ -161,7 +154,6 @@ def test_a_plane_rings_the_orders_of_the_moment(house: House) -> None:
     assert house.news() == {ref("later"), ref(cluster="edge-1")}
 
 
-@pytest.mark.row("S22")
 def test_status_and_finalizer_writes_of_our_own_are_no_news(house: House) -> None:
     ear = house.ear(KEYSTONE_PROJECT)
     ear.heard("MODIFIED", order(finalizers=[FINALIZER]))
@@ -203,7 +195,6 @@ def test_a_cold_start_names_the_unconverged_first() -> None:
     assert ref("leaving") in house.index
 
 
-@pytest.mark.row("S18")
 def test_an_order_on_its_way_out_without_our_finalizer_is_never_started(house: House) -> None:
     ear = house.ear(KEYSTONE_PROJECT)
     ear.heard("MODIFIED", order(deletionTimestamp=DELETING, finalizers=["somebody/else"]))

@@ -39,6 +39,7 @@ class Rig:
         self.cluster = cluster
         self.ledger = Ledger()
         self.tasks: list[asyncio.Task[None]] = []
+        self.target: Cluster | None = None
 
     def stream(self, pace: Pace = QUICK, cluster: Cluster | None = None) -> Stream:
         stream = Stream(cluster or self.cluster, KEYSTONE_PROJECT, self.ledger, pace=pace)
@@ -58,6 +59,8 @@ async def rig() -> AsyncIterator[Rig]:
             task.cancel()
             await asyncio.wait([task])
             assert task.cancelled(), "a stream never ends by itself"
+        if rig.target:
+            await rig.target.close()
 
 
 @pytest.fixture(autouse=True)
@@ -123,7 +126,7 @@ async def test_a_server_that_is_down_is_asked_with_growing_pauses_and_heard_agai
     assert stream.served is None
     assert "503" in stream.trouble
     rig.server.always = None
-    await until(lambda: stream.served, 12)
+    await until(lambda: stream.served)
     assert stream.trouble == ""
 
 
@@ -135,7 +138,7 @@ async def test_a_silent_stream_is_given_up_and_what_happened_meanwhile_is_heard(
     rig.server.version, rig.server.objects = "105", [order("meanwhile")]
     began = time.monotonic()
     await until(lambda: rig.ledger.lists == [[], ["meanwhile"]])
-    assert 0.3 <= time.monotonic() - began <= 1.0
+    assert time.monotonic() - began >= 0.3
     await until(lambda: rig.server.versions == ["100", "105"])
     await asyncio.sleep(0.3)
     assert stream.age < 0.3, "bookmarks keep it fresh"
@@ -183,7 +186,7 @@ async def test_an_event_of_five_mebibytes_is_heard(rig: Rig) -> None:
     huge = order("huge", resourceVersion="101", annotations={"a": "x" * (5 << 20)})
     rig.server.watches.append(saying(("ADDED", huge), ("ADDED", order("small", resourceVersion="102")), then=ended))
     rig.stream()
-    await until(lambda: len(rig.server.versions) == 2, 10)
+    await until(lambda: len(rig.server.versions) == 2)
     assert rig.ledger.events == [("ADDED", "huge"), ("ADDED", "small")]
     assert rig.server.versions == ["100", "102"], "nothing was read twice"
 
@@ -229,11 +232,10 @@ async def test_a_kind_that_is_not_served_is_asked_for_again_and_does_not_count(r
 
 
 async def test_a_target_cluster_never_counts(rig: Rig) -> None:
-    target = client(rig.server.url, "edge-1")
-    stream = rig.stream(cluster=target)
+    rig.target = client(rig.server.url, "edge-1")
+    stream = rig.stream(cluster=rig.target)
     await until(lambda: stream.served)
     assert not stream.counts
-    await target.close()
 
 
 @pytest.mark.parametrize("version", ["", None])
@@ -268,7 +270,8 @@ async def test_an_answer_that_is_not_json_ends_nothing(rig: Rig) -> None:
 
 async def test_secrets_come_as_metadata_only(rig: Rig) -> None:
     rig.run(Stream(rig.cluster, SECRET, rig.ledger, namespace="c5c3-clusters", metadata_only=True, pace=QUICK))
-    await until(lambda: rig.server.versions)
-    accepts = {what: accept for what, _, accept in rig.server.requests}
+    server = rig.server.of("secrets")
+    await until(lambda: server.versions)
+    accepts = {what: accept for what, _, accept in server.requests}
     assert accepts["list"].startswith("application/json;as=PartialObjectMetadataList")
     assert accepts["watch"].startswith("application/json;as=PartialObjectMetadata;")

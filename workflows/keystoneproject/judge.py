@@ -97,6 +97,11 @@ def judge_removal(seen: Seen) -> Decision:
     return _ask(project, seen, _removable(), _let_go(project))
 
 
+def judge_abandoned(project: KorcObject) -> Decision:
+    """The managed Project of a plane that is gone: nobody can be asked, so what has no id is let go of."""
+    return _removable() if project.deleting or _harmless(project) else _let_go(project)
+
+
 def _before_creation(order: OrderRef, name: str, plane: ControlPlane, seen: Seen) -> Decision:
     probe = seen.probe
     if probe is None:
@@ -178,7 +183,7 @@ def _removable() -> Decision:
 
 
 def _let_go(project: KorcObject) -> Decision:
-    text = f"{_the(project)} never got an id while a project of its name exists; that one is left alone."
+    text = f"{_the(project)} never got an id; a project of its name in Keystone may be a stranger's and is left alone."
     return _say(reasons.WAITING, text, do=Next.DETACH)
 
 

@@ -1,6 +1,7 @@
 """One KeystoneProject, served for as long as it exists. One pass fits one screen.
 
-admit (gates, finalizer) -> provision_project (probe, managed Project) -> report; then it waits.
+admit (gates, finalizer) -> provision_project (probe, managed Project) -> report; then it waits. A pass over an order
+that is Ready and stays so is its admit alone.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ class KeystoneProject(run.Run):
             raise run.Trouble(admitted.trouble)
         if admitted.refused:
             outcome = Outcome(verdicts=admitted.refused)
+        elif admitted.found is not None:
+            outcome = admitted.found
         else:
             outcome = await self._provision(steps.Task(ref=self.ref, order=self.order, plane=admitted.plane))
         await self.report(outcome, note=self.order.paused)

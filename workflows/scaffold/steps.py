@@ -73,6 +73,7 @@ class Admitted(Model):
     """The answer of `admit` and `examine`.
 
     refused  verdicts of the gate that holds the order
+    found    how an order that was Ready already stands, when no step has anything to do for it
     trouble  what could not be found out although the order itself could be read
     """
 
@@ -80,6 +81,7 @@ class Admitted(Model):
     order: OrderSeen = OrderSeen()
     plane: ControlPlane | None = None
     refused: tuple[Verdict, ...] = ()
+    found: Outcome | None = None
     trouble: str = ""
 
 
@@ -135,7 +137,7 @@ class Steps:
 
     @activity.defn(name="admit")
     async def admit(self, ref: OrderRef) -> Admitted:
-        """Reads the order and its plane, asks the gates, puts the finalizer on."""
+        """Reads the order and its plane, asks the gates, puts the finalizer on, looks whether all is as it was."""
         raise NotImplementedError
 
     @activity.defn(name="examine")

@@ -156,7 +156,7 @@ class Planes(Part):
         available = kube.condition("Available")
         await asyncio.gather(
             *(
-                kube.wait(stack, "management", f"{kind}.openstack.k-orc.cloud", plane.namespace, name, available, 60)
+                kube.wait(stack, "management", f"{kind}.openstack.k-orc.cloud", plane.namespace, name, available, 180)
                 for kind, name in imports
             )
         )

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from deploy.local import kube
-from deploy.local.part import Part, Process, Stack
+from deploy.local.part import Part, Process, Stack, external
 from deploy.local.parts import temporal
 
 REPOSITORY = Path(__file__).parents[3]
@@ -18,7 +18,7 @@ REPOSITORY = Path(__file__).parents[3]
 class Program(Part):
     """`worker` or `watcher`."""
 
-    needs = ("operator", "temporal")
+    needs = ("operator", "temporal", "crds")
     asked_for = True
 
     def __init__(self, name: str) -> None:
@@ -32,6 +32,8 @@ class Program(Part):
             "C5C3_HTTP_ADDRESS": f"127.0.0.1:{stack.ports[self.name]}",
             "PYTHONPATH": str(REPOSITORY),
         }
+        if collector := external("OTLP"):
+            settings["C5C3_OTLP_ENDPOINT"] = collector
         return Process((sys.executable, "-m", self.name), settings, REPOSITORY)
 
     async def ready(self, stack: Stack) -> bool:

@@ -1,0 +1,128 @@
+"""Names and labels at /metrics, the fields of a log line, and spans that reach a collector, or hold nobody up."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import logging
+import time
+import uuid
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from opentelemetry import trace
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.resources import Resource
+from prometheus_client.parser import text_string_to_metric_families
+from temporalio import activity
+from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
+
+from tests.conftest import Told
+from tests.worker.test_temporal import settings_for
+from worker import telemetry
+from worker.temporal import connect
+
+
+@pytest.fixture
+def lines() -> io.StringIO:
+    return io.StringIO()
+
+
+@pytest.fixture
+def log(lines: io.StringIO) -> logging.Logger:
+    """A logger that writes as the programs do, into `lines`."""
+    logger = logging.getLogger(f"test.{uuid.uuid4().hex}")
+    logger.addHandler(telemetry.json_handler(lines))
+    logger.propagate = False
+    logger.setLevel("INFO")
+    return logger
+
+
+def test_a_line_outside_of_everything(log: logging.Logger, lines: io.StringIO) -> None:
+    log.info("rung %s", "a/b", extra={"order": "KeystoneProject:a/b"})
+    said = json.loads(lines.getvalue())
+    assert said.pop("time").endswith("Z")
+    assert said == {"level": "INFO", "logger": log.name, "message": "rung a/b", "order": "KeystoneProject:a/b"}
+
+
+def test_an_error_is_still_one_line(log: logging.Logger, lines: io.StringIO) -> None:
+    try:
+        raise ValueError("broken")
+    except ValueError:
+        log.exception("it failed")
+    assert len(lines.getvalue().splitlines()) == 1
+    assert "ValueError: broken" in json.loads(lines.getvalue())["exc_info"]
+
+
+async def test_a_line_within_a_step(log: logging.Logger, lines: io.StringIO, told: Told) -> None:
+    @activity.defn
+    async def touch() -> None:
+        with trace.get_tracer("test").start_as_current_span("touch"):
+            log.info("created the project", extra={"project": "p1"})
+
+    await ActivityEnvironment().run(touch)
+    said = json.loads(lines.getvalue())
+    info = ActivityEnvironment.default_info()
+    assert said["workflow_id"] == info.workflow_id
+    assert said["run_id"] == info.workflow_run_id
+    assert (said["activity"], said["attempt"], said["project"]) == (info.activity_type, 1, "p1")
+    (span,) = told.exporter.get_finished_spans()
+    assert span.context
+    assert (said["trace_id"], said["span_id"]) == (f"{span.context.trace_id:032x}", f"{span.context.span_id:016x}")
+
+
+async def test_temporals_own_metrics_are_in_seconds_at_the_same_place(
+    temporal_env: WorkflowEnvironment, told: Told
+) -> None:
+    async with told.telemetry.exporter:
+        await connect(settings_for(temporal_env), identity="metrics", runtime=told.telemetry.runtime)
+    families = {family.name: family for family in text_string_to_metric_families(told.text())}
+    samples = families["temporal_request_latency_seconds"].samples
+    assert {s.labels["le"] for s in samples if s.name.endswith("_bucket")} >= {"0.005", "0.1", "10", "300", "+Inf"}
+    assert "temporal_request" in families
+    assert "target_info" not in told.text()
+    assert "otel_scope" not in told.text()
+
+
+@pytest_asyncio.fixture
+async def collector() -> AsyncIterator[tuple[str, list[ExportTraceServiceRequest]]]:
+    """An OTLP/HTTP collector: its address, and what was sent to it."""
+    sent: list[ExportTraceServiceRequest] = []
+
+    async def take(request: web.Request) -> web.Response:
+        sent.append(ExportTraceServiceRequest.FromString(await request.read()))
+        return web.Response(content_type="application/x-protobuf")
+
+    app = web.Application()
+    app.router.add_post("/v1/traces", take)
+    async with TestServer(app) as server:
+        yield str(server.make_url("")), sent
+
+
+async def test_spans_reach_a_collector(collector: tuple[str, list[ExportTraceServiceRequest]]) -> None:
+    address, sent = collector
+    provider = telemetry.tracer_provider(address, Resource.create({"service.name": "c5c3-test"}))
+    with provider.get_tracer("test").start_as_current_span("ring"):
+        pass
+    await asyncio.to_thread(provider.shutdown)
+    (spans,) = [one for request in sent for one in request.resource_spans]
+    assert [span.name for span in spans.scope_spans[0].spans] == ["ring"]
+    assert "c5c3-test" in [a.value.string_value for a in spans.resource.attributes if a.key == "service.name"]
+
+
+def test_a_collector_that_is_not_there_holds_nobody_up() -> None:
+    provider = telemetry.tracer_provider("http://127.0.0.1:9", Resource.create({}))
+    with provider.get_tracer("test").start_as_current_span("ring"):
+        pass
+    begun = time.monotonic()
+    provider.shutdown()
+    assert time.monotonic() - begun < 10
+
+
+def test_a_collector_with_a_path_is_taken_as_it_is() -> None:
+    assert telemetry._traces_url("http://c:4318/") == "http://c:4318/v1/traces"
+    assert telemetry._traces_url("https://c/otlp/v1/traces") == "https://c/otlp/v1/traces"
