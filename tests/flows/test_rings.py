@@ -116,10 +116,10 @@ async def test_a_storm_is_folded_and_leaves_bounded_histories(serve: Serve) -> N
         histories = await flow.runs()
         rings = [sum(event.event_type == _SIGNALED for event in events) for events in histories]
         assert sum(rings) == STORM + 1, "each ring is in exactly one run"
-        assert len(histories) > 3
-        # The bound, one more pass, and what came during it.
-        assert max(len(events) for events in histories) < LONG_HISTORY + 250
-        assert max(rings) < MANY_RINGS + 200
+        assert len(histories) > 2
+        # The bounds, and what comes during one pass of a slow machine.
+        assert max(len(events) for events in histories) < LONG_HISTORY + 700
+        assert max(rings) < MANY_RINGS + 500
         assert world.count("admit") < STORM / 2, "rings fold"
 
 
