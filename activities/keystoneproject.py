@@ -235,10 +235,12 @@ class KeystoneProjects:
         """Deletes what is there and stays a moment to see it go; what is left is in the answer."""
         left = await self._children(task)
         if left:
-            decision = await self._drive(task, plane, pen, _seen_of(task, left), judge_removal)
+            decision = judge_removal(_seen_of(task, left))
             if not decision.verdict.status:
-                return Removal(left=_words(await self._children(task), decision))
-            left = await self._children(task)
+                decision = await self._drive(task, plane, pen, _seen_of(task, left), judge_removal)
+                left = await self._children(task)
+            if not decision.verdict.status:
+                return Removal(left=_words(left, decision))
             for child in left:
                 await pen.lift()
                 await self._delete(task, child)

@@ -145,7 +145,7 @@ class Bells:
         wanted = self._ringing[ref]
         rung_at = time.monotonic()
         try:
-            outcome = await self._doorbell.ring(ref, start=ref in self._index)
+            outcome = await self._doorbell.ring(ref, self._index.plane(ref))
         except NotTaken as error:
             self._keep(ref, wanted, error)
         else:
@@ -201,7 +201,7 @@ class Bells:
             if not self._backlog:
                 self._more.clear()
                 await self._more.wait()
-            if len(self._wanted) >= self._rates.concurrency:
+            if sum(not wanted.attempts for wanted in self._wanted.values()) >= self._rates.concurrency:
                 await asyncio.sleep(0.05)
                 continue
             ref = next(iter(self._backlog), None)

@@ -34,6 +34,10 @@ class Index:
     def __contains__(self, ref: OrderRef) -> bool:
         return ref in self._plane_of
 
+    def plane(self, ref: OrderRef) -> Plane | None:
+        """The plane that a known order names."""
+        return self._plane_of.get(ref)
+
     def put(self, ref: OrderRef, plane: Plane) -> None:
         self.drop(ref)
         self._plane_of[ref] = plane

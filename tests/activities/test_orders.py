@@ -53,7 +53,6 @@ def failing(world: World, plural: str, status: int) -> Orders:
 # -- reading ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.row("S01")
 async def test_a_vanished_order_is_gone_and_any_other_error_is_an_error(world: World) -> None:
     ref = await world.order()
     for step in ("admit", "examine"):
@@ -70,7 +69,6 @@ async def test_a_vanished_order_is_gone_and_any_other_error_is_an_error(world: W
         assert (await run(getattr(world.orders, step), ref)).state is State.GONE
 
 
-@pytest.mark.row("S01")
 async def test_an_unreadable_plane_is_retried_and_then_a_trouble_never_an_absent_plane(world: World) -> None:
     await world.plane()
     ref = await world.ready()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from datetime import timedelta
 
@@ -224,7 +225,7 @@ class Late:
         uid = task.order.uid
         pen = Pen(home, KEYSTONE_PROJECT, task.ref, uid, deleting=False, begun=time.monotonic())
         await pen.lift()
-        await self.stalled()
+        await _through_cancellation(self.stalled)
         try:
             await pen.lift()
         except StepExpired:
@@ -237,6 +238,14 @@ class Late:
     async def take_down(self, task: Task) -> Removal:
         self.children.clear()
         return Removal()
+
+
+async def _through_cancellation(stalled: Stop) -> None:
+    """A process that stands still does not hear either that its step is cancelled."""
+    waiting = asyncio.ensure_future(stalled())
+    while not waiting.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.shield(waiting)
 
 
 @pytest.mark.row("T14")

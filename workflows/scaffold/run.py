@@ -165,7 +165,7 @@ class Run:
                 raise Trouble(cause.message, cause.type or "") from None
             if isinstance(cause, TemporalTimeout):
                 self._late_until = workflow.now() + steps.STEP_DEADLINE
-                raise Trouble(f"{summary}: no answer within {steps.START_TO_CLOSE.seconds} seconds") from None
+                raise Trouble(f"{summary}: no answer in time") from None
             raise Trouble(f"{summary}: {cause or error}") from None
 
     async def report(self, outcome: Outcome, note: str = "") -> None:
@@ -307,7 +307,7 @@ class Run:
         return (
             length > LONG_HISTORY
             or self._rings > MANY_RINGS
-            or (self.describe().ready and length > CONVERGED_HISTORY)
+            or (self.describe().ready and not self._moves and length > CONVERGED_HISTORY)
             or workflow.info().is_continue_as_new_suggested()
         )
 
