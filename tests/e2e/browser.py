@@ -74,7 +74,7 @@ class Window:
             if not missing:
                 return text
             assert time.monotonic() < deadline, f"{address} does not show {missing}, but:\n{text[:3000]}"
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(1)
 
     async def picture(self, file: Path) -> None:
         """Keeps what the window shows."""
