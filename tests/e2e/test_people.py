@@ -160,14 +160,18 @@ async def test_the_ui_shows_what_an_order_waits_for(real_stack: Stage, place: Pl
             said = await order.reads("ProbingForCollision")
             (run,) = await until(order.open_runs, lambda runs: len(runs) == 1, 10)
             where = f"http://127.0.0.1:{page}/{browser.quoted(run.id)}/{run.run_id}"
-            await until(order.describe, lambda found: bool(found.get("next_look_seconds")), 15)
-            await window.shows(f"{where}/history", "is serving", "ProjectReady", "ProbingForCollision")
-            await window.shows(f"{where}/pending-activities", "settle", said["message"][:40], "next look in")
+            await until(order.describe, lambda found: bool(found.get("nextLookSeconds")), 15)
+            words = said["message"][:40]
+            await window.shows(f"{where}/pending-activities", "settle", f"ProbingForCollision: {words}", "next look in")
+            waits = ("is serving", "ProjectReady False ProbingForCollision", words, "next look in 10 s")
+            await window.shows(f"{where}/user-metadata", *waits)
             await window.picture(IMAGES / "temporal-waiting.png")
         await order.is_ready(90)
         (run,) = await order.open_runs()
         where = f"http://127.0.0.1:{page}/{browser.quoted(run.id)}/{run.run_id}"
-        await window.shows(f"{where}/history", "is serving", "ProjectProvisioned", order.name)
+        await until(order.describe, lambda found: bool(found["ready"]), 15)
+        await window.shows(f"{where}/search-attributes", "OrderReason", "AllReady", "openstack/cp")
+        await window.shows(f"{where}/user-metadata", "is serving", "ProjectReady True ProjectProvisioned", order.name)
         await window.picture(IMAGES / "temporal-ready.png")
 
 
