@@ -163,8 +163,14 @@ async def test_the_ui_shows_what_an_order_waits_for(real_stack: Stage, place: Pl
             await until(order.describe, lambda found: bool(found.get("nextLookSeconds")), 15)
             words = said["message"][:40]
             await window.shows(f"{where}/pending-activities", "settle", f"ProbingForCollision: {words}", "next look in")
-            waits = ("is serving", "ProjectReady False ProbingForCollision", words, "next look in 10 s")
-            await window.shows(f"{where}/user-metadata", *waits)
+            # In Markdown the name's quotes are typographic ones.
+            waits = (
+                "is serving",
+                "ProjectReady False ProbingForCollision",
+                order.name,
+                "exists already is not known yet",
+            )
+            await window.shows(f"{where}/user-metadata", *waits, "next look in 10 s")
             await window.picture(IMAGES / "temporal-waiting.png")
         await order.is_ready(90)
         (run,) = await order.open_runs()
