@@ -126,7 +126,7 @@ class KeystoneProjects:
         return Seen(project=project, probe=asked, now=datetime.now(UTC))
 
     async def _drive(self, task: Task, plane: ControlPlane, pen: Pen, seen: Seen, decide: Judge) -> Decision:
-        """Writes what the judge wants until it wants nothing, and lingers for K-ORC's answer to what was written."""
+        """Writes what the judge wants until it wants nothing, and lingers for K-ORC's answer to each write."""
         until: float | None = None
         decision = decide(seen)
         for _ in range(_MOST_WRITES):
@@ -134,7 +134,7 @@ class KeystoneProjects:
             if decision.do is not Next.NOTHING:
                 await pen.lift()
                 seen = await self._act(decision.do, task, plane, seen)
-                until = until or time.monotonic() + korc.LINGER_SECONDS
+                until = time.monotonic() + min(korc.LINGER_SECONDS, pen.left)
                 continue
             if until is None or time.monotonic() >= until or decision.verdict.reason not in _LINGER_ON:
                 return decision

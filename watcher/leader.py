@@ -19,7 +19,7 @@ from activities.errors import ClusterError, Conflict
 
 NAME = "c5c3-orders-watcher"
 
-_RELEASE_SECONDS = 2.0
+_RELEASE_SECONDS = 3.0
 
 _log = logging.getLogger(__name__)
 

@@ -101,7 +101,9 @@ async def opened() -> AsyncIterator[Window]:
         process = await asyncio.create_subprocess_exec(
             await program(), "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run",
             "--disable-dev-shm-usage", "--disable-background-networking", "--disable-component-update",
-            "--disable-sync", "--disable-features=IsolateSandboxedIframes", "--disable-site-isolation-trials", "--no-proxy-server", f"--window-size={WIDTH},{HEIGHT}", f"--user-data-dir={folder}",
+            "--disable-sync", "--disable-features=IsolateSandboxedIframes", "--disable-site-isolation-trials",
+            "--no-proxy-server", f"--window-size={WIDTH},{HEIGHT}",
+            f"--user-data-dir={folder}",
             "--remote-debugging-port=0", "about:blank",
             stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
         )  # fmt: skip

@@ -25,7 +25,7 @@ _CLOCK = (
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIME_SKIPPING_TRANSITIONED,
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_OPTIONS_UPDATED,
 )
-PATIENCE = 60.0
+PATIENCE = 120.0
 _RETRY = RetryPolicy(initial_interval=timedelta(milliseconds=100), maximum_interval=timedelta(minutes=5))
 
 

@@ -197,7 +197,7 @@ async def test_a_teardown_re_enters_provisioning_for_a_re_created_order(serve: S
         assert world.count("release") == 0
 
 
-START_TO_CLOSE, DEADLINE = 2.0, 6.0
+START_TO_CLOSE, DEADLINE = 2.0, 10.0
 
 
 @pytest.fixture

@@ -95,6 +95,9 @@ class World:
         self.take_down: Callable[[Task], Awaitable[Removal]] | None = None
         """What the kind's two steps do instead of answering `find` and `remove`."""
         self.calls: list[str] = []
+        self.running: set[str] = set()
+        self.overlaps: list[tuple[str, ...]] = []
+        """Steps that ran at the same time; a look, which only reads, may."""
         self.looks = 0
         self.at_rest = False
         """Whether a look of `admit` is enough for an order that was Ready; without it every pass runs the steps."""
@@ -184,14 +187,25 @@ class World:
 
         async def watched(argument: Any) -> Any:
             self.calls.append(name)
+            if name == "settle":
+                return await self._held(name, step(argument))
+            self.running.add(name)
+            if len(self.running) > 1:
+                self.overlaps.append(tuple(self.running))
             try:
-                return await step(argument)
+                return await self._held(name, step(argument))
             finally:
-                if (hook := self.hold.get(name)) is not None:
-                    await hook()
+                self.running.discard(name)
 
         watched.__annotations__ = {"argument": _argument(step), "return": _result(step)}
         return activity.defn(name=name)(watched)
+
+    async def _held(self, name: str, step: Awaitable[Any]) -> Any:
+        try:
+            return await step
+        finally:
+            if (hook := self.hold.get(name)) is not None:
+                await hook()
 
 
 class FakeClusters:

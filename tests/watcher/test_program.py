@@ -23,7 +23,7 @@ from temporalio.testing import WorkflowEnvironment
 from activities.cluster import LEASE
 from deploy.local import kube
 from deploy.local.part import Stack
-from tests.watcher.apart import Place, place_on
+from tests.watcher.apart import Place, patiently, place_on
 from tests.watcher.test_temporal import state, until_state
 from watcher.leader import NAME
 from watcher.settings import WatcherSettings
@@ -259,6 +259,6 @@ async def test_the_lease_is_given_back_at_the_end(
     await one.becomes("active")
     one.process.send_signal(signal.SIGTERM)
     assert await one.ended(10) == 0
-    lease = await place.management.get(LEASE, "c5c3-system", NAME)
+    lease = await patiently(lambda: place.management.get(LEASE, "c5c3-system", NAME))
     assert lease
     assert lease["spec"]["holderIdentity"] == ""

@@ -128,6 +128,7 @@ class Run:
                 # Somebody who writes the order without end must not make us read it without end.
                 wait = min(0.2 * 2**self._moves, FIRST_PAUSE)
             except Trouble as trouble:
+                self._moves = 0
                 wait = self._pause()
                 await self._say_trouble(trouble)
             except Over:
@@ -169,7 +170,11 @@ class Run:
             raise Trouble(f"{summary}: {cause or error}") from None
 
     async def report(self, outcome: Outcome, note: str = "") -> None:
-        """Makes the order's status say what was found, by a write only if it says something else now."""
+        """Makes the order's status say what was found, by a write only if it says something else now.
+
+        Whether it writes is replayed: other words in `conditions`, or in a note, are another step order for runs that
+        have written the old ones, and need `workflow.patched` like it.
+        """
         self._verdicts, self._note = outcome.verdicts, note
         patch = conditions.changes(
             self.order.status,
