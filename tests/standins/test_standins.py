@@ -15,6 +15,7 @@ import pytest_asyncio
 from deploy.local import kube, stack
 from deploy.local.keystone_api import KeystoneAPI
 from deploy.local.part import Stack
+from deploy.local.parts import keystone as identity
 from deploy.local.parts import mariadb, planes
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="session")]
@@ -42,7 +43,7 @@ class Place:
 
     async def wait(self, resource: str, name: str, condition: str, status: str = "True") -> Object:
         holds = kube.condition(condition, status)
-        seen = await kube.wait(self.stack, "management", resource, self.namespace, name, holds, 150)
+        seen = await kube.wait(self.stack, "management", resource, self.namespace, name, holds, 100)
         assert seen is not None
         return seen
 
@@ -77,7 +78,7 @@ async def place(real_stack: Stack) -> AsyncIterator[Place]:
         real_stack, "management", [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}]
     )
     made = Place(real_stack, namespace)
-    authority = planes.keystone.authority_pair(real_stack).certificate.read_text()
+    authority = identity.authority_pair(real_stack).certificate.read_text()
     clouds = planes.clouds_yaml(real_stack)
     await made.apply(planes.secret(namespace, "clouds", clouds_yaml=clouds, cacert=authority))
     yield made
