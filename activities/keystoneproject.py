@@ -81,7 +81,7 @@ class KeystoneProjects:
             if gates.cluster_name(task.ref) or gates.order_name(task.ref, reasons.ERROR):
                 return Removal()  # no child can carry such a label (contracts 14.8)
             if task.plane is None:
-                await self._fail_open(task)
+                await self._fail_open(task, pen)
                 return Removal()
             return await self._remove(task, task.plane, pen)
 
@@ -126,7 +126,7 @@ class KeystoneProjects:
         return Seen(project=project, probe=asked, now=datetime.now(UTC))
 
     async def _drive(self, task: Task, plane: ControlPlane, pen: Pen, seen: Seen, decide: Judge) -> Decision:
-        """Writes what the judge wants until it wants nothing, and lingers for K-ORC's answer to what was written."""
+        """Writes what the judge wants until it wants nothing, and lingers for K-ORC's answer to each write."""
         until: float | None = None
         decision = decide(seen)
         for _ in range(_MOST_WRITES):
@@ -134,7 +134,7 @@ class KeystoneProjects:
             if decision.do is not Next.NOTHING:
                 await pen.lift()
                 seen = await self._act(decision.do, task, plane, seen)
-                until = until or time.monotonic() + korc.LINGER_SECONDS
+                until = time.monotonic() + min(korc.LINGER_SECONDS, pen.left)
                 continue
             if until is None or time.monotonic() >= until or decision.verdict.reason not in _LINGER_ON:
                 return decision
@@ -235,10 +235,12 @@ class KeystoneProjects:
         """Deletes what is there and stays a moment to see it go; what is left is in the answer."""
         left = await self._children(task)
         if left:
-            decision = await self._drive(task, plane, pen, _seen_of(task, left), judge_removal)
+            decision = judge_removal(_seen_of(task, left))
             if not decision.verdict.status:
-                return Removal(left=_words(await self._children(task), decision))
-            left = await self._children(task)
+                decision = await self._drive(task, plane, pen, _seen_of(task, left), judge_removal)
+                left = await self._children(task)
+            if not decision.verdict.status:
+                return Removal(left=_words(left, decision))
             for child in left:
                 await pen.lift()
                 await self._delete(task, child)
@@ -253,8 +255,9 @@ class KeystoneProjects:
             await claims.drop(self._management, task.order.plane_namespace, ownership_labels(task.ref))
         return Removal(left=_words(left, None))
 
-    async def _fail_open(self, task: Task) -> None:
+    async def _fail_open(self, task: Task, pen: Pen) -> None:
         """The plane is gone and K-ORC has no credentials left: the deletes are issued, their outcome gates nothing."""
+        await pen.lift()
         try:
             left = await self._children(task)
             if (project := _seen_of(task, left).project) and judge_abandoned(project).do is Next.DETACH:

@@ -22,6 +22,7 @@ from temporalio.testing import WorkflowEnvironment
 from deploy.local import stack
 from deploy.local.part import Stack
 from tests.e2e.fixtures import place, real_stack
+from tests.product import Product, alone, over
 from tests.world import World, made
 from worker import telemetry
 from worker.settings import ConnectionSettings
@@ -65,7 +66,9 @@ async def api_stack() -> AsyncIterator[Stack]:
     kept = os.environ.get("C5C3_STACK_FOR_TESTS")
     instance = kept or f"tests-{os.getpid()}"
     try:
-        yield await stack.up(instance, parts=API_PARTS)
+        here = await stack.up(instance, parts=API_PARTS)
+        yield here
+        await alone(here)
     finally:
         if not kept:
             await stack.down(instance, forget=True)
@@ -73,8 +76,16 @@ async def api_stack() -> AsyncIterator[Stack]:
 
 @pytest_asyncio.fixture
 async def world(api_stack: Stack) -> AsyncIterator[World]:
-    """A plane's and an order's namespace for this test alone, and the product's steps over them."""
+    """A plane's and an order's namespace for this test alone, and the product's steps over them, run by the test."""
+    await alone(api_stack)
     async with made(api_stack) as one:
+        yield one
+
+
+@pytest_asyncio.fixture
+async def product(api_stack: Stack) -> AsyncIterator[Product]:
+    """The same, served by the running watcher and worker; they stay up until a test wants its orders to itself."""
+    async with over(api_stack) as one:
         yield one
 
 

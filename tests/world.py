@@ -265,6 +265,8 @@ class World:
         assert not admitted.trouble, admitted.trouble
         if admitted.refused:
             outcome = Outcome(verdicts=admitted.refused)
+        elif admitted.found is not None:
+            outcome = admitted.found
         else:
             task = Task(ref=ref, order=admitted.order, plane=admitted.plane)
             outcome = await retried(self.projects.provision_project, task)

@@ -122,6 +122,8 @@ def run() -> int:
     except Exception:
         _log.exception("the watcher failed; this is a defect")
         return 1
+    finally:
+        telemetry.shutdown()
     return 0
 
 

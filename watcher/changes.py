@@ -41,7 +41,8 @@ def child(found: Object) -> object:
         [c.get(field) for field in ("type", "status", "reason", "message", "observedGeneration")]
         for c in _conditions(found)
     ]
-    resource_id = status.get("id") if isinstance(status, dict) else None
+    # K-ORC writes the id a moment before it says that all is well: half of one piece of news.
+    resource_id = status.get("id") if isinstance(status, dict) and conditions else None
     return [_life(meta), meta.get("generation"), meta.get("labels") or {}, resource_id, conditions]
 
 
@@ -59,6 +60,21 @@ def registration(found: Object) -> object:
 def unspoken(found: Object) -> bool:
     """A child that its controller has not looked at yet: nothing that the step which created it does not know."""
     return not _conditions(found) and not _meta(found).get("deletionTimestamp")
+
+
+def minor(found: Object) -> bool:
+    """Whether a K-ORC child is as an order that is Ready knows it: all is well with the managed one and nobody ever
+    changed its spec. A probe is asked before the managed one is made, or when something is wrong with that one.
+    """
+    meta, spec = _meta(found), found.get("spec")
+    if isinstance(spec, dict) and spec.get("managementPolicy") == "unmanaged":
+        return True
+    if meta.get("deletionTimestamp") or meta.get("generation") != 1:
+        return False
+    return any(
+        c.get("type") == "Available" and c.get("status") == "True" and c.get("observedGeneration") == 1
+        for c in _conditions(found)
+    )
 
 
 def converged(found: Object) -> bool:

@@ -1,6 +1,7 @@
 """Rings: at once for an order's first news, then folded; kept until Temporal takes them.
 
 News of a child folds for longer than other news: whoever was rung a moment ago and wrote to it follows it by itself.
+What is nothing to an order that is Ready is forgotten if the order is Ready by the time its ring is due.
 
 A ring carries nothing, so one that is waiting stands for any number of news. It is only forgotten after Temporal has
 taken it, and news that comes while it is on its way makes another.
@@ -49,6 +50,7 @@ class _Wanted:
     since: float
     due: float
     fold: float = 0.0
+    minor: bool = False
     attempts: int = 0
     everybody: bool = False
 
@@ -86,7 +88,8 @@ class Bells:
         since = min((wanted.since for wanted in waiting), default=None)
         return 0.0 if since is None else time.monotonic() - since
 
-    def ring(self, orders: Iterable[OrderRef], *, of_child: bool = False) -> None:
+    def ring(self, orders: Iterable[OrderRef], *, of_child: bool = False, minor: bool = False) -> None:
+        """Rings each order when it is due. Minor news are nothing to an order that is Ready."""
         now = time.monotonic()
         fold = self._rates.fold_child if of_child else self._rates.fold
         for ref in orders:
@@ -94,9 +97,10 @@ class Bells:
             due = max(now, self._rung_at.get(ref, 0.0) + fold)
             wanted = self._wanted.get(ref)
             if wanted is None:
-                self._want(ref, _Wanted(now, due, fold))
+                self._want(ref, _Wanted(now, due, fold, minor))
                 continue
             metrics.RINGS.add(1, {"outcome": "folded"})
+            wanted.minor = wanted.minor and minor
             if fold < wanted.fold:
                 wanted.fold = fold
                 if not wanted.attempts and due < wanted.due:
@@ -133,6 +137,10 @@ class Bells:
                 if due > time.monotonic():
                     break
                 heapq.heappop(self._queue)
+                if wanted.minor and self._index.is_ready(ref):
+                    del self._wanted[ref]
+                    metrics.RINGS.add(1, {"outcome": "forgotten"})
+                    continue
                 return ref
             pause = max(0.0, self._queue[0][0] - time.monotonic()) if self._queue else None
             try:
@@ -145,7 +153,7 @@ class Bells:
         wanted = self._ringing[ref]
         rung_at = time.monotonic()
         try:
-            outcome = await self._doorbell.ring(ref, start=ref in self._index)
+            outcome = await self._doorbell.ring(ref, self._index.plane(ref))
         except NotTaken as error:
             self._keep(ref, wanted, error)
         else:
@@ -168,7 +176,7 @@ class Bells:
     def _keep(self, ref: OrderRef, wanted: _Wanted, error: NotTaken) -> None:
         limit = min(self._rates.longest_pause, self._rates.first_pause * 2.0 ** min(wanted.attempts, 16))
         due = time.monotonic() + limit * random.uniform(0.5, 1)
-        self._wanted[ref] = _Wanted(wanted.since, due, wanted.fold, wanted.attempts + 1, error.everybody)
+        self._wanted[ref] = _Wanted(wanted.since, due, wanted.fold, wanted.minor, wanted.attempts + 1, error.everybody)
         metrics.RINGS.add(1, {"outcome": "refused"})
         level = logging.DEBUG if str(error) == self._refused else logging.WARNING
         _log.log(level, "the ring for %s was not taken and is kept: %s", ref.workflow_id, error)
@@ -201,7 +209,7 @@ class Bells:
             if not self._backlog:
                 self._more.clear()
                 await self._more.wait()
-            if len(self._wanted) >= self._rates.concurrency:
+            if sum(not wanted.attempts for wanted in self._wanted.values()) >= self._rates.concurrency:
                 await asyncio.sleep(0.05)
                 continue
             ref = next(iter(self._backlog), None)

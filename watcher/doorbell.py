@@ -12,10 +12,11 @@ from typing import Protocol
 
 from opentelemetry import trace
 from temporalio.client import Client
-from temporalio.common import RetryPolicy, SearchAttributePair, TypedSearchAttributes, WorkflowIDReusePolicy
+from temporalio.common import Priority, RetryPolicy, SearchAttributePair, TypedSearchAttributes, WorkflowIDReusePolicy
 from temporalio.exceptions import TemporalError
 from temporalio.service import RPCError, RPCStatusCode
 
+from watcher.mapping import Plane
 from workflows.scaffold import search
 from workflows.scaffold.order import RING, OrderRef
 
@@ -41,8 +42,11 @@ class NotTaken(Exception):
 
 
 class Doorbell(Protocol):
-    async def ring(self, ref: OrderRef, *, start: bool) -> str:
-        """Rings the order's run, starting it if asked to; answers what came of it, or raises NotTaken."""
+    async def ring(self, ref: OrderRef, plane: Plane | None) -> str:
+        """Rings the order's run; answers what came of it, or raises NotTaken.
+
+        `plane` is the one that the order names. Without it the order is not known to exist, and no run is started.
+        """
 
     def open_runs(self, kind: str) -> AsyncIterator[OrderRef]:
         """The orders of a kind that have a run open. Raises NotTaken."""
@@ -53,23 +57,23 @@ class TemporalDoorbell:
         self._client = client
         self._task_queue = task_queue
 
-    async def ring(self, ref: OrderRef, *, start: bool) -> str:
-        attributes: dict[str, str | bool] = {"c5c3.order": ref.workflow_id, "c5c3.start": start}
+    async def ring(self, ref: OrderRef, plane: Plane | None) -> str:
+        attributes: dict[str, str | bool] = {"c5c3.order": ref.workflow_id, "c5c3.start": plane is not None}
         with _tracer.start_as_current_span("ring", attributes=attributes):
             try:
-                if start:
-                    await self._start(ref)
+                if plane is not None:
+                    await self._start(ref, plane)
                     return "rung"
                 await self._client.get_workflow_handle(ref.workflow_id).signal(RING, rpc_timeout=RPC_TIMEOUT)
                 return "signalled"
             except RPCError as error:
-                if not start and error.status == RPCStatusCode.NOT_FOUND and "amespace" not in error.message:
+                if plane is None and error.status == RPCStatusCode.NOT_FOUND and "amespace" not in error.message:
                     return "nobody"
                 raise NotTaken(_text(error), everybody=error.status in UNREACHABLE) from None
             except (TemporalError, RuntimeError, ValueError) as error:
                 raise NotTaken(f"{type(error).__name__}: {error}", everybody=False) from None
 
-    async def _start(self, ref: OrderRef) -> None:
+    async def _start(self, ref: OrderRef, plane: Plane) -> None:
         await self._client.start_workflow(
             ref.kind,
             id=ref.workflow_id,
@@ -77,6 +81,7 @@ class TemporalDoorbell:
             start_signal=RING,
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             retry_policy=REBIRTH,
+            priority=Priority(fairness_key="/".join(plane)[:64]),
             search_attributes=TypedSearchAttributes(
                 [
                     SearchAttributePair(search.KIND, ref.kind),

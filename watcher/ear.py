@@ -28,6 +28,12 @@ class Listener(Protocol):
         """One event: ADDED, MODIFIED or DELETED."""
 
 
+class Ring(Protocol):
+    """Rings orders; minor news are nothing to one that is Ready."""
+
+    def __call__(self, orders: Iterable[OrderRef], *, minor: bool = False) -> None: ...
+
+
 class Ear:
     """The listener for one kind on one cluster.
 
@@ -40,7 +46,7 @@ class Ear:
         source: Source,
         cluster: str,
         index: Index,
-        ring: Callable[[Iterable[OrderRef]], None],
+        ring: Ring,
         cold: Callable[[Sequence[OrderRef], Sequence[OrderRef]], None],
     ) -> None:
         self._source = source
@@ -70,9 +76,12 @@ class Ear:
         if key is None:
             self._unreadable(found)
         elif type_ == "DELETED":
-            self._ring(self._gone(key, found))
+            self._ring(self._gone(key, found), minor=self._source.minor(_finally_gone(found)))
         else:
-            self._ring(self._seen(found))
+            before = self._known.get(key)
+            orders = self._seen(found)
+            stays = before is not None and self._known.get(key, before)[1] == before[1]
+            self._ring(orders, minor=stays and self._source.minor(found))
 
     def _seen(self, found: Object) -> set[OrderRef]:
         """The orders that this sight is news for: those it concerned before, too, if it moved between orders."""
@@ -105,7 +114,7 @@ class Ear:
     def _write_down(self, found: Object, orders: Iterable[OrderRef]) -> None:
         for ref in orders:
             if wants_us(self._source.kind, found):
-                self._index.put(ref, plane_of(found))
+                self._index.put(ref, plane_of(found), ready=changes.converged(found))
             else:
                 self._index.drop(ref)
 
@@ -124,6 +133,11 @@ class Ear:
     def _count(self, outcome: str, orders: Iterable[OrderRef] = ()) -> set[OrderRef]:
         metrics.EVENTS.add(1, {"kind": self._source.kind.kind, "outcome": outcome})
         return set(orders)
+
+
+def _finally_gone(found: Object) -> Object:
+    """The last sight of an object as one that is being deleted, which a forced deletion does not show."""
+    return {**found, "metadata": {**found["metadata"], "deletionTimestamp": True}}
 
 
 def _key(found: Any) -> tuple[str, str] | None:

@@ -19,6 +19,8 @@ from activities.errors import ClusterError, Conflict
 
 NAME = "c5c3-orders-watcher"
 
+_RELEASE_SECONDS = 3.0
+
 _log = logging.getLogger(__name__)
 
 
@@ -58,10 +60,14 @@ class Leader:
 
     async def release(self) -> None:
         """Gives the Lease back, so that another replica need not wait for it to expire."""
-        with contextlib.suppress(ClusterError):
-            lease = await self._cluster.get(LEASE, self._namespace, NAME)
-            if lease and (lease.get("spec") or {}).get("holderIdentity") == self._identity:
-                await self._cluster.update(LEASE, self._written(lease, holder=""))
+        with contextlib.suppress(ClusterError, TimeoutError):
+            async with asyncio.timeout(_RELEASE_SECONDS):
+                await self._release()
+
+    async def _release(self) -> None:
+        lease = await self._cluster.get(LEASE, self._namespace, NAME)
+        if lease and (lease.get("spec") or {}).get("holderIdentity") == self._identity:
+            await self._cluster.update(LEASE, self._written(lease, holder=""))
 
     async def _hold(self, work: asyncio.Future[None]) -> None:
         """Returns when the Lease is lost, could not be renewed in time, or the work ended by itself."""

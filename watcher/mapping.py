@@ -25,21 +25,33 @@ Plane = tuple[str, str]
 
 
 class Index:
-    """The orders that exist, and the plane each names. Whoever hears of an order writes it down here first."""
+    """The orders that exist, the plane each names, which are Ready. Whoever hears of one writes it down here first."""
 
     def __init__(self) -> None:
+        self._ready: set[OrderRef] = set()
         self._plane_of: dict[OrderRef, Plane] = {}
         self._orders_of: dict[Plane, set[OrderRef]] = {}
 
     def __contains__(self, ref: OrderRef) -> bool:
         return ref in self._plane_of
 
-    def put(self, ref: OrderRef, plane: Plane) -> None:
+    def plane(self, ref: OrderRef) -> Plane | None:
+        """The plane that a known order names."""
+        return self._plane_of.get(ref)
+
+    def is_ready(self, ref: OrderRef) -> bool:
+        """Whether it was Ready when it was last heard of. Of one that is not, its run looks again by itself."""
+        return ref in self._ready
+
+    def put(self, ref: OrderRef, plane: Plane, *, ready: bool = False) -> None:
         self.drop(ref)
+        if ready:
+            self._ready.add(ref)
         self._plane_of[ref] = plane
         self._orders_of.setdefault(plane, set()).add(ref)
 
     def drop(self, ref: OrderRef) -> None:
+        self._ready.discard(ref)
         plane = self._plane_of.pop(ref, None)
         if plane is not None:
             self._orders_of[plane].discard(ref)
@@ -66,6 +78,7 @@ class Source:
     born_silent  whether a first sight that `changes.unspoken` is no news
     by_index     whether its orders are those of the moment, looked up, not those that it named before
     is_child     whether it is made by the orders it concerns
+    minor        whether this sight of it is nothing to an order that is Ready
     """
 
     kind: Kind
@@ -75,6 +88,7 @@ class Source:
     born_silent: bool = False
     by_index: bool = False
     is_child: bool = False
+    minor: Callable[[Object], bool] = lambda _: False
 
     @property
     def is_order(self) -> bool:
@@ -133,7 +147,9 @@ def wants_us(kind: Kind, found: Object) -> bool:
 SOURCES: tuple[Source, ...] = (
     *(Source(kind, changes.order, itself(kind.kind), on_targets=True) for kind in ORDER_KINDS.values()),
     Source(CONTROL_PLANE, changes.plane, by_plane, by_index=True),
-    Source(KORC_PROJECT, changes.child, by_labels("KeystoneProject"), born_silent=True, is_child=True),
+    Source(
+        KORC_PROJECT, changes.child, by_labels("KeystoneProject"), born_silent=True, is_child=True, minor=changes.minor
+    ),
     Source(KEYSTONE_ROLE_ASSIGNMENT, changes.reference, by_project_ref, on_targets=True),
     Source(KEYSTONE_APPLICATION_CREDENTIAL, changes.reference, by_project_ref, on_targets=True),
 )

@@ -103,9 +103,7 @@ class Stream:
                     self._complain(self._sentence(error), f"{error.status} {error.reason}")
             except (AttributeError, KeyError, TypeError, ValueError) as error:
                 self._version = ""
-                self._complain(
-                    f"{self}: its answer cannot be read; listing again ({error!r:.200})", "unreadable"
-                )
+                self._complain(f"{self}: its answer cannot be read; listing again ({error!r:.200})", "unreadable")
             metrics.RECONNECTS.add(1, {"cluster": self.cluster.name, "kind": self.kind.kind})
             if time.monotonic() - began >= self._pace.lived_long:
                 self._failures = 0

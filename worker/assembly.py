@@ -72,13 +72,18 @@ def build(
         task_queue=settings.task_queue,
         workflows=workflows,
         activities=activities,
-        workflow_runner=SandboxedWorkflowRunner(SandboxRestrictions.default.with_passthrough_modules(*PURE)),
+        workflow_runner=runner(),
         max_cached_workflows=settings.max_cached_workflows,
         max_concurrent_workflow_tasks=settings.max_concurrent_workflow_tasks,
         max_concurrent_activities=settings.max_concurrent_activities,
         graceful_shutdown_timeout=timedelta(seconds=settings.graceful_shutdown_seconds),
         deployment_config=_version(settings),
     )
+
+
+def runner() -> SandboxedWorkflowRunner:
+    """How workflow code is run, here and where histories are replayed."""
+    return SandboxedWorkflowRunner(SandboxRestrictions.default.with_passthrough_modules(*PURE))
 
 
 def _version(settings: WorkerSettings) -> WorkerDeploymentConfig:

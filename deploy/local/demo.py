@@ -40,7 +40,7 @@ class Surprise(Exception):
 
 
 async def demonstrate(instance: str, *, once: bool) -> None:
-    console = Console()
+    console = Console() if sys.stdout.isatty() else Console(width=160)
     began = time.monotonic()
     with shown() as progress:
         here = await stack.up(instance, progress=progress)
@@ -133,7 +133,10 @@ def _condition(order: dict[str, Any], type_: str) -> dict[str, Any]:
 
 
 def _table(orders: list[Any], found: list[dict[str, Any]]) -> Table:
-    table = Table("CLUSTER", "ORDER", "READY", "REASON", "AGE", "MESSAGE", box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
+    for title in ("CLUSTER", "ORDER", "READY", "REASON", "AGE"):
+        table.add_column(title, no_wrap=True)
+    table.add_column("MESSAGE", no_wrap=True, overflow="ellipsis")
     for (cluster, order, _), live in zip(orders, found, strict=True):
         meta, ready, project = order["metadata"], _condition(live, "Ready"), _condition(live, "ProjectReady")
         made = (live.get("metadata") or {}).get("creationTimestamp")
@@ -145,7 +148,7 @@ def _table(orders: list[Any], found: list[dict[str, Any]]) -> Table:
             f"[{colour}]{ready.get('status', '-')}[/]",
             project.get("reason", "-"),
             age,
-            project.get("message", "")[:70],
+            project.get("message", ""),
         )
     return table
 

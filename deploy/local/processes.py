@@ -26,6 +26,10 @@ FOLDER_MARK, PART_MARK = "C5C3_STACK_FOLDER", "C5C3_STACK_PART"
 INHERITED = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR")
 
 
+# A longer log is put aside at the next start; one of before is kept.
+LOG_LIMIT = 20 * 1024**2
+
+
 @dataclass(frozen=True)
 class Note:
     """What was written down of a started process."""
@@ -93,6 +97,8 @@ def start(stack: Stack, part: str, process: Process) -> Note:
     """Starts a process in a session of its own, with its output appended to the part's log."""
     log = log_path(stack, part)
     log.parent.mkdir(parents=True, exist_ok=True)
+    if log.exists() and log.stat().st_size > LOG_LIMIT:
+        log.replace(log.with_suffix(".log.old"))
     env = {k: os.environ[k] for k in INHERITED if k in os.environ}
     env |= {**process.env, FOLDER_MARK: str(stack.folder), PART_MARK: part}
     with log.open("ab") as out:

@@ -58,8 +58,6 @@ PROGRAMS = {
     "korc": Program("korc", "github.com/k-orc/openstack-resource-controller/v2/cmd/manager", packages=1185),
     "cert-manager": Program("cert-manager", "./controllers", packages=1186),
     "external-secrets": Program("external-secrets", "github.com/external-secrets/external-secrets", packages=2015),
-    # No part of a stack: a test of the traces sends them to it.
-    "collector": Program("collector", "."),
 }
 
 

@@ -26,6 +26,8 @@ from deploy.local.parts import registry
 from deploy.local.programs import alone
 
 DEFAULT = "demo"
+# How long a process of an earlier run may fail to answer before it is replaced.
+ADOPTION = 30.0
 # Told (part, state, detail): waiting, preparing, starting, bootstrapping, ready, failed.
 Progress = Callable[[str, str, str], None]
 # What `up` left to do, by the loop that does it.
@@ -281,25 +283,42 @@ async def _needed(part: Part, need: asyncio.Task[None]) -> None:
 
 
 async def _start(stack: Stack, part: Part) -> None:
-    """Adopts the running process if it is the wanted one; else replaces whatever is there. Waits until it answers."""
+    """Adopts the running process if it is the wanted one and answers; else replaces whatever is there."""
     wanted = part.process(stack)
-    if wanted is None and processes.read_note(stack, part.name):
-        await processes.end(stack, part.name)
-    if wanted is not None:
-        note = processes.running(stack, part.name)
-        if note is None or note.digest != processes.digest(wanted):
+    if wanted is None:
+        if processes.read_note(stack, part.name):
             await processes.end(stack, part.name)
-            _ports_free(stack, part)
-            _still_wanted(stack)
-            processes.start(stack, part.name, wanted)
-    deadline = time.monotonic() + part.patience
+        await _await_answer(stack, part, part.patience)
+        return
+    note = processes.running(stack, part.name)
+    if note and note.digest == processes.digest(wanted) and await _adopted(stack, part):
+        return
+    await processes.end(stack, part.name)
+    _ports_free(stack, part)
+    _still_wanted(stack)
+    processes.start(stack, part.name, wanted)
+    await _await_answer(stack, part, part.patience)
+
+
+async def _adopted(stack: Stack, part: Part) -> bool:
+    """Whether a process of an earlier run answers, after a while if it is busy. One that hangs is as good as dead."""
+    try:
+        await _await_answer(stack, part, min(ADOPTION, part.patience))
+    except PartError:
+        _still_wanted(stack)
+        return False
+    return True
+
+
+async def _await_answer(stack: Stack, part: Part, patience: float) -> None:
+    deadline = time.monotonic() + patience
     pause = 0.03
     while not await _answers(stack, part):
         _still_wanted(stack)
-        if wanted is not None and processes.running(stack, part.name) is None:
+        if processes.read_note(stack, part.name) and processes.running(stack, part.name) is None:
             raise PartError(f"ended while it started; its last words:\n{processes.last_words(stack, part.name)}")
         if time.monotonic() > deadline:
-            raise PartError(f"did not answer within {part.patience:.0f} s:\n{processes.last_words(stack, part.name)}")
+            raise PartError(f"did not answer within {patience:.0f} s:\n{processes.last_words(stack, part.name)}")
         await asyncio.sleep(pause)
         pause = min(0.15, pause * 1.5)
 

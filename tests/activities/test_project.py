@@ -50,7 +50,7 @@ async def managed(world: World, ref: OrderRef) -> str:
     return name
 
 
-@pytest.mark.row("P13", "C02")
+@pytest.mark.row("P13")
 async def test_nothing_is_created_while_the_probe_is_pending(world: World) -> None:
     await world.plane()
     ref = await world.order()

@@ -28,7 +28,8 @@ USER = "bench"
 NAMESPACE = "team-a"
 PLANE = ("openstack", "cp")
 LABEL = "bench.c5c3.io/batch"
-PATIENCE = 900.0
+PATIENCE = 1500.0
+"""Seconds that a batch may take."""
 _HANDS = 10
 """Writes on their way at once, both ways."""
 

@@ -60,9 +60,9 @@ class Window:
                 return dict(answer["result"])
 
     async def text(self) -> str:
-        """What can be read on the page now."""
-        found = await self.call("Runtime.evaluate", expression="document.body ? document.body.innerText : ''")
-        return str(found["result"].get("value", ""))
+        """What can be read on the page now, frames included: the UI shows Markdown in frames of its own."""
+        found = await self.call("DOM.getDocument", depth=-1, pierce=True)
+        return " ".join(_texts(found["root"]))
 
     async def shows(self, address: str, *words: str, seconds: float = 45) -> str:
         """Opens a page and waits until all the words can be read on it."""
@@ -74,7 +74,7 @@ class Window:
             if not missing:
                 return text
             assert time.monotonic() < deadline, f"{address} does not show {missing}, but:\n{text[:3000]}"
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(1)
 
     async def picture(self, file: Path) -> None:
         """Keeps what the window shows."""
@@ -84,14 +84,26 @@ class Window:
         file.write_bytes(base64.b64decode(shot["data"]))
 
 
+def _texts(node: dict[str, Any]) -> list[str]:
+    if node["nodeName"] in ("SCRIPT", "STYLE"):
+        return []
+    below = [*node.get("children", ()), *node.get("shadowRoots", ())]
+    if "contentDocument" in node:
+        below.append(node["contentDocument"])
+    words = node.get("nodeValue", "").split() if node["nodeType"] == 3 else []
+    return [*words, *(word for child in below for word in _texts(child))]
+
+
 @asynccontextmanager
 async def opened() -> AsyncIterator[Window]:
     """A browser with nothing kept of earlier ones."""
-    with tempfile.TemporaryDirectory(prefix="browser-") as folder:
+    with tempfile.TemporaryDirectory(prefix="browser-", ignore_cleanup_errors=True) as folder:
         process = await asyncio.create_subprocess_exec(
             await program(), "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run",
             "--disable-dev-shm-usage", "--disable-background-networking", "--disable-component-update",
-            "--disable-sync", "--no-proxy-server", f"--window-size={WIDTH},{HEIGHT}", f"--user-data-dir={folder}",
+            "--disable-sync", "--disable-features=IsolateSandboxedIframes", "--disable-site-isolation-trials",
+            "--no-proxy-server", f"--window-size={WIDTH},{HEIGHT}",
+            f"--user-data-dir={folder}",
             "--remote-debugging-port=0", "about:blank",
             stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
         )  # fmt: skip

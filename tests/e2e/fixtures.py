@@ -23,7 +23,15 @@ from deploy.local.parts import keystone, mariadb, operator, temporal
 from tests.e2e.collector import collector
 from tests.e2e.stage import Order, Stage, unique
 
-PARTS = ("controllers-management", "controllers-target", "operator", "temporal", "planes", "standin-roleassignment")
+PARTS = (
+    "controllers-management",
+    "controllers-target",
+    "operator",
+    "temporal",
+    "planes",
+    "standin-roleassignment",
+    "standin-database",
+)
 PRODUCT = ("worker", "watcher")
 
 

@@ -15,7 +15,7 @@ from deploy.local.api import ApiError
 from tests.e2e.audit import requests
 from tests.e2e.stage import CHILDREN, FINALIZER, Object, Order, Plane, Stage, condition, reason, unique, until
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 Place = Callable[..., Order]
 
 ASSIGNMENTS, CREDENTIALS = "keystoneroleassignments.c5c3.io", "keystoneapplicationcredentials.c5c3.io"
@@ -132,7 +132,11 @@ async def test_the_managed_project_goes_before_a_probe(real_stack: Stage, place:
 async def own_plane(real_stack: Stage) -> AsyncIterator[Plane]:
     """A plane that a test may break: the local one's spec under another name."""
     plane = Plane(unique("cp"), unique("plane"))
-    await real_stack.plane(plane, {"services": {"keystone": {"mode": "Managed"}}}, "team-b")
+    spec: Object = {
+        "infrastructure": {"database": {"clusterRef": {"name": "mariadb"}}},
+        "services": {"keystone": {"mode": "Managed"}},
+    }
+    await real_stack.plane(plane, spec, "team-b")
     yield plane
     await real_stack.drop_plane(plane)
 

@@ -11,7 +11,7 @@ from deploy.local import kube
 from tests.e2e.audit import requests
 from tests.e2e.stage import FINALIZER, ORDERS, Object, Order, Stage, condition, until
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 Place = Callable[..., Order]
 
 

@@ -21,7 +21,7 @@ from deploy.local import kube
 from deploy.local.authority import LOCAL_NAMES, authority, issue
 from tests.e2e.stage import Object, Order, Stage, condition, until
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 Place = Callable[..., Order]
 
 ROLE = "clusterroles.rbac.authorization.k8s.io"

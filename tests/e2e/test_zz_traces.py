@@ -18,7 +18,7 @@ from deploy.local import kube
 from tests.e2e.audit import Request, requests
 from tests.e2e.stage import ORDERS, Object, Order, Stage, unique
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 Place = Callable[..., Order]
 
 RBAC = Path(__file__).parents[2] / "deploy" / "rbac"

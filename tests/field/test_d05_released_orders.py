@@ -12,6 +12,7 @@ from tests.watcher.running import running
 from tests.watcher.server import serving
 from watcher.doorbell import TemporalDoorbell
 from watcher.engine import Engine
+from watcher.mapping import Plane
 from workflows.scaffold.order import OrderRef
 
 DELETING = "2026-11-30T00:00:00Z"
@@ -24,9 +25,9 @@ class Passed(Recorder):
         super().__init__()
         self._through = through
 
-    async def ring(self, ref: OrderRef, *, start: bool) -> str:
-        outcome = await self._through.ring(ref, start=start)
-        await super().ring(ref, start=start)
+    async def ring(self, ref: OrderRef, plane: Plane | None) -> str:
+        outcome = await self._through.ring(ref, plane)
+        await super().ring(ref, plane)
         return outcome
 
 

@@ -25,7 +25,8 @@ _CLOCK = (
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIME_SKIPPING_TRANSITIONED,
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_OPTIONS_UPDATED,
 )
-PATIENCE = 60.0
+PATIENCE = 120.0
+_RETRY = RetryPolicy(initial_interval=timedelta(milliseconds=100), maximum_interval=timedelta(minutes=5))
 
 
 class Flow:
@@ -41,16 +42,14 @@ class Flow:
         """The order's workflow, whichever run it is in."""
         return self.env.client.get_workflow_handle(self.world.ref.workflow_id)
 
-    async def ring(self, signal: str = RING) -> None:
+    async def ring(self, *, retried: bool = True) -> None:
         await self.env.client.start_workflow(
             self.world.ref.kind,
             id=self.world.ref.workflow_id,
             task_queue=self.queue,
-            start_signal=signal,
+            start_signal=RING,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-            retry_policy=RetryPolicy(
-                initial_interval=timedelta(milliseconds=100), maximum_interval=timedelta(minutes=5)
-            ),
+            retry_policy=_RETRY if retried else None,
         )
 
     async def resync(self) -> None:
@@ -70,8 +69,8 @@ class Flow:
         return str(metadata.current_details)
 
     async def pass_time(self, **units: float) -> None:
-        """Turns this workflow's clock."""
-        assert await self.env.fast_forward(self.handle, timedelta(**units))
+        """Turns this workflow's clock, or as far as its last run goes."""
+        await self.env.fast_forward(self.handle, timedelta(**units))
 
     async def settled(self) -> PendingActivityInfo:
         """The look that the order waits with, once it has begun to wait."""

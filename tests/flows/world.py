@@ -90,8 +90,14 @@ class World:
         self.find: Decision | Exception = provisioned(name)
         self.remove: Removal | Exception = Removal()
         self.hold: Mapping[str, Hook] = {}
-        """What happens inside a step, before it answers, by the step's name."""
+        """What happens inside a step when its work is done, before it answers, by the step's name."""
+        self.provision: Callable[[Task], Awaitable[Outcome]] | None = None
+        self.take_down: Callable[[Task], Awaitable[Removal]] | None = None
+        """What the kind's two steps do instead of answering `find` and `remove`."""
         self.calls: list[str] = []
+        self.running: set[str] = set()
+        self.overlaps: list[tuple[str, ...]] = []
+        """Steps that ran at the same time; a look, which only reads, may."""
         self.looks = 0
         self.at_rest = False
         """Whether a look of `admit` is enough for an order that was Ready; without it every pass runs the steps."""
@@ -149,6 +155,10 @@ class World:
     def provisioned(self) -> Decision:
         return provisioned(self.ref.name)
 
+    @staticmethod
+    def left(*words: str) -> Removal:
+        return Removal(left=words)
+
     # -- what a test looks at ---------------------------------------------------------------------------------
 
     @property
@@ -177,14 +187,25 @@ class World:
 
         async def watched(argument: Any) -> Any:
             self.calls.append(name)
-            hook = self.hold.get(name)
-            answer = await step(argument)
-            if hook is not None:
-                await hook()
-            return answer
+            if name == "settle":
+                return await self._held(name, step(argument))
+            self.running.add(name)
+            if len(self.running) > 1:
+                self.overlaps.append(tuple(self.running))
+            try:
+                return await self._held(name, step(argument))
+            finally:
+                self.running.discard(name)
 
         watched.__annotations__ = {"argument": _argument(step), "return": _result(step)}
         return activity.defn(name=name)(watched)
+
+    async def _held(self, name: str, step: Awaitable[Any]) -> Any:
+        try:
+            return await step
+        finally:
+            if (hook := self.hold.get(name)) is not None:
+                await hook()
 
 
 class FakeClusters:
@@ -213,11 +234,11 @@ class FakeKind:
 
     async def provision(self, task: Task) -> Outcome:
         with at_boundary():
-            return self._decision().outcome
+            return await self._world.provision(task) if self._world.provision else self._decision().outcome
 
     async def take_down(self, task: Task) -> Removal:
         with at_boundary():
-            return self._removal()
+            return await self._world.take_down(task) if self._world.take_down else self._removal()
 
     async def look(self, task: Task) -> Decision:
         self._world.looks += 1

@@ -107,6 +107,22 @@ async def test_a_killed_runs_leftover_that_holds_the_port_is_replaced(parts: Par
     assert not processes.is_alive(orphan)
 
 
+async def test_a_process_that_runs_on_but_answers_no_more_is_replaced(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an operator does that gave up on an API server which was away for too long."""
+    hung = (
+        "import socket, sys, time; s = socket.create_server(('127.0.0.1', int(sys.argv[1]))); time.sleep(1); s.close();"
+    )
+    parts.are(Fake("a", code=hung + "time.sleep(600)"))
+    monkeypatch.setattr(stack, "ADOPTION", 0.3)
+    found = await stack.up("t")
+    before = note(found, "a").pid
+    await asyncio.sleep(1.2)
+    await stack.up("t")
+    assert note(found, "a").pid != before
+
+
 async def test_a_taken_port_is_one_sentence_with_a_remedy(parts: Parts) -> None:
     parts.are(Fake("a"))
     port = stack.open_stack("t").ports["a"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -12,17 +11,16 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from deploy.local import kube, stack
+from deploy.local import kube
 from deploy.local.keystone_api import KeystoneAPI
 from deploy.local.part import Stack
-from deploy.local.parts import keystone as identity
-from deploy.local.parts import mariadb, planes
+from deploy.local.parts import keystone, mariadb, planes
+from tests.e2e.stage import Stage
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="session")]
 
 Object = dict[str, Any]
 KORC, MARIADB = "openstack.k-orc.cloud", "k8s.mariadb.com"
-PARTS = ("planes", "controllers-management", "standin-roleassignment", "standin-database")
 GUARD = f"{KORC}/roleassignment"
 
 
@@ -43,7 +41,7 @@ class Place:
 
     async def wait(self, resource: str, name: str, condition: str, status: str = "True") -> Object:
         holds = kube.condition(condition, status)
-        seen = await kube.wait(self.stack, "management", resource, self.namespace, name, holds, 100)
+        seen = await kube.wait(self.stack, "management", resource, self.namespace, name, holds, 150)
         assert seen is not None
         return seen
 
@@ -66,23 +64,17 @@ class Place:
         }
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def real_stack() -> Stack:
-    return await stack.up(os.environ.get("C5C3_TEST_INSTANCE", "real"), PARTS)
-
-
 @pytest_asyncio.fixture(loop_scope="session")
-async def place(real_stack: Stack) -> AsyncIterator[Place]:
+async def place(real_stack: Stage) -> AsyncIterator[Place]:
+    here = real_stack.stack
     namespace = f"standins-{uuid.uuid4().hex[:8]}"
-    await kube.apply(
-        real_stack, "management", [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}]
-    )
-    made = Place(real_stack, namespace)
-    authority = identity.authority_pair(real_stack).certificate.read_text()
-    clouds = planes.clouds_yaml(real_stack)
+    await kube.apply(here, "management", [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}])
+    made = Place(here, namespace)
+    authority = keystone.authority_pair(here).certificate.read_text()
+    clouds = planes.clouds_yaml(here)
     await made.apply(planes.secret(namespace, "clouds", clouds_yaml=clouds, cacert=authority))
     yield made
-    await kube.call(real_stack, "management", "DELETE", f"/api/v1/namespaces/{namespace}")
+    await kube.call(here, "management", "DELETE", f"/api/v1/namespaces/{namespace}")
 
 
 def conditions(seen: Object) -> dict[str, tuple[str, str, str]]:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
 from activities.cluster import CONTROL_PLANE, KEYSTONE_PROJECT, KORC_PROJECT, Cluster, Kind
 from activities.clusters import connect_management
+from activities.errors import ClusterError, Conflict
 from deploy.local import kube
 from deploy.local.part import Stack
 from tests.watcher.objects import Recorder, ref, until
@@ -20,10 +21,12 @@ from tests.watcher.running import running
 from watcher.dispatch import Rates
 from watcher.doorbell import Doorbell
 from watcher.engine import Engine
+from watcher.mapping import Plane
 from watcher.stream import Pace
 from workflows.scaffold.order import OrderRef
 
 Object = dict[str, Any]
+T = TypeVar("T")
 NAMESPACE = Kind("", "v1", "namespaces", "Namespace")
 PLANE_NAMESPACE = "openstack"
 RATES = Rates(fold=0.2, cold=200, first_pause=0.05, longest_pause=0.5)
@@ -49,6 +52,28 @@ def api_port(stack: Stack) -> int:
     return int(content["clusters"][0]["cluster"]["server"].rpartition(":")[2])
 
 
+async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
+    """Asks again what a loaded API server did not answer in time: the test's own requests prove nothing."""
+    for _ in range(12):
+        try:
+            return await ask()
+        except ClusterError as error:
+            if not error.passing or isinstance(error, Conflict):
+                raise
+            await asyncio.sleep(0.5)
+    return await ask()
+
+
+async def created(cluster: Cluster, kind: Kind, body: Object) -> Object:
+    meta = body["metadata"]
+    try:
+        return await patiently(lambda: cluster.create(kind, body))
+    except Conflict:  # an earlier try was heard after all
+        found = await patiently(lambda: cluster.get(kind, meta.get("namespace"), meta["name"]))
+        assert found
+        return found
+
+
 class Place:
     """Objects of one test, in namespaces of its own, on both clusters."""
 
@@ -63,7 +88,7 @@ class Place:
         return ref(name, self.namespace, cluster)
 
     async def create(self, kind: Kind, body: Object, cluster: Cluster | None = None) -> Object:
-        made = await (cluster or self.management).create(kind, body)
+        made = await created(cluster or self.management, kind, body)
         self._made.append((cluster or self.management, kind, made))
         return made
 
@@ -90,13 +115,17 @@ class Place:
 
     async def status(self, kind: Kind, found: Object, status: Object, cluster: Cluster | None = None) -> Object:
         meta = found["metadata"]
-        return await (cluster or self.management).patch(
-            kind, meta["namespace"], meta["name"], {"status": status}, sub="status"
-        )
+        to, body = cluster or self.management, {"status": status}
+        return await patiently(lambda: to.patch(kind, meta["namespace"], meta["name"], body, sub="status"))
+
+    async def patch(self, kind: Kind, name: str, body: Object, cluster: Cluster | None = None) -> Object:
+        to = cluster or self.management
+        return await patiently(lambda: to.patch(kind, self.namespace, name, body))
 
     async def delete(self, kind: Kind, found: Object, cluster: Cluster | None = None) -> None:
         meta = found["metadata"]
-        await (cluster or self.management).delete(kind, meta["namespace"], meta["name"], meta["uid"])
+        of = cluster or self.management
+        await patiently(lambda: of.delete(kind, meta["namespace"], meta["name"], meta["uid"]))
 
     async def clear(self) -> None:
         await asyncio.gather(*(self.delete(kind, found, cluster) for cluster, kind, found in self._made))
@@ -108,7 +137,7 @@ class Place:
 async def place_on(stack: Stack) -> AsyncIterator[Place]:
     place = Place(await admin(stack), await admin(stack, "target"))
     for cluster in (place.management, place.target):
-        await cluster.create(NAMESPACE, {"metadata": {"name": place.namespace}})
+        await created(cluster, NAMESPACE, {"metadata": {"name": place.namespace}})
     try:
         yield place
     finally:
@@ -122,8 +151,8 @@ class Mine(Recorder):
         super().__init__()
         self._namespace = namespace
 
-    async def ring(self, ref: OrderRef, *, start: bool) -> str:
-        return await super().ring(ref, start=start) if ref.namespace == self._namespace else "rung"
+    async def ring(self, ref: OrderRef, plane: Plane | None) -> str:
+        return await super().ring(ref, plane) if ref.namespace == self._namespace else "rung"
 
     def take(self) -> list[OrderRef]:
         """The rings since the last time."""
@@ -150,3 +179,9 @@ async def quiet(doorbell: Mine, seconds: float = 1.0) -> Sequence[OrderRef]:
         if not (more := doorbell.take()):
             return rung
         rung += more
+
+
+async def woken(doorbell: Mine, *orders: OrderRef) -> None:
+    """These orders were rung, and then nobody else."""
+    await until(lambda: set(orders) <= set(doorbell.rung))
+    assert set(await quiet(doorbell)) == set(orders)

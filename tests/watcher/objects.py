@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from watcher.doorbell import NotTaken
+from watcher.mapping import Plane
 from workflows.scaffold.order import OrderRef
 
 Object = dict[str, Any]
@@ -74,7 +75,8 @@ class Recorder:
         self.at_once = 0
         self.most_at_once = 0
 
-    async def ring(self, ref: OrderRef, *, start: bool) -> str:
+    async def ring(self, ref: OrderRef, plane: Plane | None) -> str:
+        start = plane is not None
         self.tries += 1
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)

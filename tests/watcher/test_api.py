@@ -20,7 +20,7 @@ from activities.cluster import (
 from activities.clusters import connect_management
 from deploy.local import kube
 from deploy.local.part import Stack
-from tests.watcher.apart import PLANE_NAMESPACE, Mine, Place, operator, place_on, quiet, watching
+from tests.watcher.apart import PLANE_NAMESPACE, Mine, Place, operator, place_on, quiet, watching, woken
 from tests.watcher.objects import Object, until
 from watcher.checks import CannotStart, check_cluster
 from watcher.leader import Leader
@@ -50,18 +50,17 @@ async def test_each_source_wakes_exactly_its_orders_and_our_own_writes_nobody(
     async with watching(await operator(api_stack, tmp_path), doorbell) as engine:
         await until(lambda: engine.engaged.get(EDGE))
         near = await place.order()
-        assert set(await quiet(doorbell)) == {home}
+        await woken(doorbell, home)
         far = await place.order("far", place.target)
-        assert set(await quiet(doorbell)) == {away}
+        await woken(doorbell, away)
         await place.order("bystander")
-        await quiet(doorbell)
+        await woken(doorbell, place.ref("bystander"))
 
         await place.status(
             KEYSTONE_PROJECT, near, {"observedGeneration": 1, "conditions": [condition("False", "Ready")]}
         )
         await place.status(KEYSTONE_PROJECT, far, {"observedGeneration": 1}, place.target)
-        await place.management.patch(
-            KEYSTONE_PROJECT, place.namespace, "reporting",
+        await place.patch(KEYSTONE_PROJECT, "reporting",
             {"metadata": {"finalizers": ["c5c3.io/keystoneproject-teardown"]}},
         )  # fmt: skip
         assert await quiet(doorbell) == [], "our own status and finalizer writes"
@@ -70,28 +69,28 @@ async def test_each_source_wakes_exactly_its_orders_and_our_own_writes_nobody(
             child = await place.child(f"{of.name}-project", of)
             assert await quiet(doorbell) == [], "our own creation of a child"
             await place.status(KORC_PROJECT, child, {"conditions": [condition("False")]})
-            assert set(await quiet(doorbell)) == {of}
+            await woken(doorbell, of)
             await place.status(KORC_PROJECT, child, {"conditions": [condition("True")], "id": "1234"})
-            assert set(await quiet(doorbell)) == {of}
+            await woken(doorbell, of)
             await place.delete(KORC_PROJECT, child)
-            assert set(await quiet(doorbell)) == {of}
+            await woken(doorbell, of)
 
         await wakes_by_reference(place, doorbell, KEYSTONE_ROLE_ASSIGNMENT, {})
         await wakes_by_reference(place, doorbell, KEYSTONE_APPLICATION_CREDENTIAL, {})
 
         plane = await place.create_plane()
         everyone = {home, away, place.ref("bystander")}
-        assert set(await quiet(doorbell)) == everyone
+        await woken(doorbell, *everyone)
         await place.status(CONTROL_PLANE, plane, {"conditions": [condition("False", "AdminCredentialReady")]})
-        assert set(await quiet(doorbell)) == everyone
+        await woken(doorbell, *everyone)
         other = [condition("False", "AdminCredentialReady", message="other words"), condition("True", "Ready")]
         await place.status(CONTROL_PLANE, plane, {"conditions": other})
         assert await quiet(doorbell) == [], "a status of the plane's that no gate reads"
         await place.status(CONTROL_PLANE, plane, {"conditions": [condition("True", "AdminCredentialReady")]})
-        assert set(await quiet(doorbell)) == everyone
+        await woken(doorbell, *everyone)
         await place.delete(CONTROL_PLANE, plane)
-        assert set(await quiet(doorbell)) == everyone
-        await place.management.patch(KEYSTONE_PROJECT, place.namespace, "reporting", {"metadata": {"finalizers": None}})
+        await woken(doorbell, *everyone)
+        await place.patch(KEYSTONE_PROJECT, "reporting", {"metadata": {"finalizers": None}})
         assert engine.stale(90) == []
 
 
@@ -107,11 +106,11 @@ async def wakes_by_reference(place: Place, doorbell: Mine, kind: Kind, spec: Obj
         made = await place.create(
             kind, {"metadata": {"name": "naming", "namespace": place.namespace}, "spec": spec}, cluster
         )
-        assert set(await quiet(doorbell)) == {of}
-        await cluster.patch(kind, place.namespace, "naming", {"metadata": {"labels": {"a": "b"}}})
+        await woken(doorbell, of)
+        await place.patch(kind, "naming", {"metadata": {"labels": {"a": "b"}}}, cluster)
         assert await quiet(doorbell) == []
         await place.delete(kind, made, cluster)
-        assert set(await quiet(doorbell)) == {of}
+        await woken(doorbell, of)
 
 
 @pytest.mark.row("S18")
@@ -124,15 +123,13 @@ async def test_an_order_that_goes_without_our_finalizer_is_left_alone(
     async with watching(await operator(api_stack, tmp_path), doorbell):
         await until(lambda: doorbell.rings)
         assert not doorbell.started(place.ref()), "nothing is started for it after a cold start"
-        await place.management.patch(
-            KEYSTONE_PROJECT, place.namespace, "reporting", {"metadata": {"labels": {"a": "b"}}}
-        )
+        await place.patch(KEYSTONE_PROJECT, "reporting", {"metadata": {"labels": {"a": "b"}}})
         await quiet(doorbell)
         assert not any(start for _, _, start in doorbell.rings)
         held = await place.management.get(KEYSTONE_PROJECT, place.namespace, "reporting")
         assert held
         assert held["metadata"]["finalizers"] == ["example.com/foreign"]
-        await place.management.patch(KEYSTONE_PROJECT, place.namespace, "reporting", {"metadata": {"finalizers": None}})
+        await place.patch(KEYSTONE_PROJECT, "reporting", {"metadata": {"finalizers": None}})
         await quiet(doorbell)
     assert not any(start for _, _, start in doorbell.rings)
 

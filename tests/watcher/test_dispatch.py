@@ -71,6 +71,18 @@ async def test_news_of_a_child_folds_for_longer_and_other_news_does_not_wait_for
     assert not tower.bells.pending
 
 
+@pytest.mark.parametrize("tower", [Rates(fold=0.05, fold_child=0.3)], indirect=True)
+async def test_minor_news_are_forgotten_if_the_order_is_ready_by_then(tower: Tower) -> None:
+    tower.bells.ring([ref(), ref("slow"), ref("both")])
+    await until(lambda: len(tower.doorbell.rings) == 3)
+    tower.bells.ring([ref(), ref("slow"), ref("both")], of_child=True, minor=True)
+    tower.bells.ring([ref("both")], of_child=True)
+    for name, is_ready in (("reporting", True), ("slow", False), ("both", True)):
+        tower.index.put(ref(name), ("openstack", "cp"), ready=is_ready)
+    await until(lambda: not tower.bells.pending)
+    assert [rung for _, rung, _ in tower.doorbell.rings[3:]] == [ref("slow"), ref("both")]
+
+
 @pytest.mark.row("T13")
 async def test_a_ring_that_temporal_refused_is_kept_and_tried_again(tower: Tower) -> None:
     tower.doorbell.refusing = DOWN

@@ -29,6 +29,7 @@ class House:
     def __init__(self) -> None:
         self.index = Index()
         self.rung: list[OrderRef] = []
+        self.minor: list[bool] = []
         self.cold: tuple[Sequence[OrderRef], Sequence[OrderRef]] | None = None
         self._ears: dict[tuple[str, str], Ear] = {}
 
@@ -42,8 +43,9 @@ class House:
         rung, self.rung = set(self.rung), []
         return rung
 
-    def _ring(self, orders: Iterable[OrderRef]) -> None:
+    def _ring(self, orders: Iterable[OrderRef], *, minor: bool = False) -> None:
         self.rung += orders
+        self.minor.append(minor)
 
     def _cold(self, unconverged: Sequence[OrderRef], converged: Sequence[OrderRef]) -> None:
         self.cold = (unconverged, converged)
@@ -211,3 +213,36 @@ def test_an_object_that_cannot_be_read_concerns_nobody_and_stops_nothing(house: 
         house.ear(kind).heard("DELETED", broken)
     house.ear(KORC_PROJECT).heard("ADDED", child(status="True"))
     assert ref() in house.news()
+
+
+def test_what_is_nothing_to_an_order_that_is_ready(house: House) -> None:
+    """A managed child as K-ORC leaves it, and whatever becomes of a probe; anything else is."""
+    ear = house.ear(KORC_PROJECT)
+    managed, probe = child(), {**child("probe"), "spec": {"managementPolicy": "unmanaged"}}
+    told = [
+        ("ADDED", managed, False),
+        ("MODIFIED", child(status="False"), False),
+        ("MODIFIED", child(status="True"), True),
+        ("MODIFIED", child(status="True", labels={}), False),
+        ("MODIFIED", child(status="True"), False),
+        ("MODIFIED", child(status="True", generation=2), False),
+        ("MODIFIED", child(status="True", deletionTimestamp="2026-11-30T00:00:00Z"), False),
+        ("DELETED", child(status="True"), False),
+        ("ADDED", probe, False),
+        ("MODIFIED", {**probe, "status": child(status="False")["status"]}, True),
+        ("DELETED", probe, True),
+    ]
+    for type_, found, minor in told:
+        ear.heard(type_, found)
+        assert house.minor[-1] is minor, (type_, found)
+
+
+def test_the_index_knows_which_orders_are_ready(house: House) -> None:
+    ear = house.ear(KEYSTONE_PROJECT)
+    ear.heard("MODIFIED", ready(order()))
+    assert house.index.is_ready(ref())
+    ear.heard("MODIFIED", order(generation=2))
+    assert not house.index.is_ready(ref())
+    ear.heard("MODIFIED", ready(order()))
+    ear.heard("DELETED", ready(order()))
+    assert not house.index.is_ready(ref())

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 
+import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 from temporalio import activity
+from temporalio.api.common.v1 import Payload
 from temporalio.client import Client, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.converter import PayloadConverter
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
-from temporalio.testing import WorkflowEnvironment
+from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
 
 from tests.conftest import Told
 from tests.worker.test_temporal import settings_for
-from tests.worker.toy import Toy
-from worker import assembly
+from tests.worker.toy import Sleepy, Toy
+from worker import assembly, tracing, tracing_workflow
 from worker.settings import WorkerSettings
 from worker.temporal import connect
+from worker.tracing_workflow import HEADER
 
 _watcher = trace.get_tracer("watcher")
 
@@ -42,7 +48,7 @@ class Steps:
 async def serving(env: WorkflowEnvironment, steps: Steps) -> AsyncIterator[tuple[Client, str]]:
     client = await connect(settings_for(env), identity="test")
     queue = f"tracing-{uuid.uuid4().hex[:8]}"
-    async with assembly.build(client, WorkerSettings(task_queue=queue), [Toy], [steps.touch]):
+    async with assembly.build(client, WorkerSettings(task_queue=queue), [Toy, Sleepy], [steps.touch]):
         yield client, queue
 
 
@@ -119,3 +125,38 @@ async def test_retries_stay_in_the_trace_and_only_failures_are_errors(
     assert {s.context.trace_id for s in steps if s.context} == {ring_trace}
     assert [(s.attributes or {})["attempt"] for s in steps] == [1, 2, 3]
     assert [s.status.status_code.name for s in steps] == ["ERROR", "UNSET", "UNSET"]
+
+
+async def test_a_pass_long_after_the_ring_is_a_trace_of_its_own(
+    temporal_env: WorkflowEnvironment, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look of its own, not the ring, has caused it; its steps still belong together."""
+    monkeypatch.setattr(tracing_workflow, "_SAME_PASS", timedelta(seconds=5))
+    async with serving(temporal_env, Steps()) as (client, queue):
+        with _watcher.start_as_current_span("ring") as span:
+            ring_trace = span.get_span_context().trace_id
+            order = f"KeystoneProject:team-a/{uuid.uuid4().hex[:8]}"
+            handle = await client.start_workflow(Sleepy.run, id=order, task_queue=queue, start_signal="changed")
+        await handle.result()
+    traces = [s.context.trace_id for s in await steps_ended(told, 3) if s.context]
+    assert traces[0] == ring_trace
+    assert traces[1] == traces[2] != ring_trace
+
+
+def test_a_late_attempt_is_a_root_linked_to_its_ring() -> None:
+    payload = PayloadConverter.default.to_payload(f"00-{1:032x}-{2:016x}-01")
+    ring_context = tracing._context({HEADER: payload})
+    info = ActivityEnvironment.default_info()
+    fresh = dataclasses.replace(info, scheduled_time=datetime.now(UTC))
+    late = dataclasses.replace(info, scheduled_time=datetime.now(UTC) - timedelta(hours=3))
+    assert tracing._place(fresh, ring_context) == (ring_context, [])
+    context, (link,) = tracing._place(late, ring_context)
+    assert trace.get_current_span(context).get_span_context().is_valid is False
+    assert link.context.trace_id == 1
+    assert tracing._place(late, tracing._context({})) == ({}, [])
+
+
+def test_a_header_that_cannot_be_read_is_no_header() -> None:
+    for payload in (Payload(), Payload(data=b"{"), PayloadConverter.default.to_payload("nonsense")):
+        context = tracing._context({HEADER: payload})
+        assert not trace.get_current_span(context).get_span_context().is_valid

@@ -27,3 +27,18 @@ class Toy:
     @workflow.signal
     async def changed(self) -> None:
         self.rings += 1
+
+
+@workflow.defn(name="Sleepy")
+class Sleepy:
+    """One step for the ring that started it; two more, one after the other, seconds later."""
+
+    @workflow.run
+    async def run(self) -> None:
+        for pause in (0, 8, 0):
+            await workflow.sleep(pause)
+            await workflow.execute_activity("touch", start_to_close_timeout=timedelta(seconds=25))
+
+    @workflow.signal
+    async def changed(self) -> None:
+        """Heard, and needed for nothing."""

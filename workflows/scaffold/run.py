@@ -128,6 +128,7 @@ class Run:
                 # Somebody who writes the order without end must not make us read it without end.
                 wait = min(0.2 * 2**self._moves, FIRST_PAUSE)
             except Trouble as trouble:
+                self._moves = 0
                 wait = self._pause()
                 await self._say_trouble(trouble)
             except Over:
@@ -165,11 +166,15 @@ class Run:
                 raise Trouble(cause.message, cause.type or "") from None
             if isinstance(cause, TemporalTimeout):
                 self._late_until = workflow.now() + steps.STEP_DEADLINE
-                raise Trouble(f"{summary}: no answer within {steps.START_TO_CLOSE.seconds} seconds") from None
+                raise Trouble(f"{summary}: no answer in time") from None
             raise Trouble(f"{summary}: {cause or error}") from None
 
     async def report(self, outcome: Outcome, note: str = "") -> None:
-        """Makes the order's status say what was found, by a write only if it says something else now."""
+        """Makes the order's status say what was found, by a write only if it says something else now.
+
+        Whether it writes is replayed: other words in `conditions`, or in a note, are another step order for runs that
+        have written the old ones, and need `workflow.patched` like it.
+        """
         self._verdicts, self._note = outcome.verdicts, note
         patch = conditions.changes(
             self.order.status,
@@ -307,7 +312,7 @@ class Run:
         return (
             length > LONG_HISTORY
             or self._rings > MANY_RINGS
-            or (self.describe().ready and length > CONVERGED_HISTORY)
+            or (self.describe().ready and not self._moves and length > CONVERGED_HISTORY)
             or workflow.info().is_continue_as_new_suggested()
         )
 

@@ -36,8 +36,11 @@ class ApiServer(Part):
         if given := external(SETTING[self.name]):
             try:
                 pki.write_secret(config, Path(given).expanduser().read_bytes())
+                await call(stack, self.name, "GET", "/version")
             except OSError as error:
                 raise PartError(f"C5C3_STACK_{SETTING[self.name]}={given} cannot be read: {error.strerror}") from None
+            except ApiError as error:
+                raise PartError(f"the cluster of C5C3_STACK_{SETTING[self.name]}={given}: {error}") from None
             return
         await programs.build(stack.home, "kube-apiserver")
         pki.serving(stack, self.name)

@@ -131,6 +131,9 @@ class Keystone(Part):
     def process(self, stack: Stack) -> Process:
         """One process: its memory is the cache, which makes a request ten times cheaper and must not have a twin.
 
+        Each write invalidates what it changes: a list of projects takes 0.04 s of CPU instead of 1.0 (63 queries, most
+        of them the same token's roles).
+
         Not gunicorn: its threads were seen to lose TLS connections, its plain workers are blocked by silent ones. Idle
         connections are kept for longer than clients keep them, so the server never closes one under a request.
         """

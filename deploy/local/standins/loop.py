@@ -139,7 +139,8 @@ async def _quiet(settings: kopf.OperatorSettings, **_: Any) -> None:
     settings.posting.enabled = False
     settings.watching.server_timeout = 300
     settings.watching.client_timeout = 330
-    settings.networking.error_backoffs = [0.2, 0.5, 1, 2, 5]
+    # An API server that restarts on a crowded machine is away for minutes; past the last of these kopf stands still.
+    settings.networking.error_backoffs = [0.2, 0.5, 1, 2, *[5] * 120]
 
 
 @kopf.on.login()

@@ -1,0 +1,200 @@
+"""`python -m tests.replay.record`: makes the stored histories anew, one file for each way an order can go.
+
+Run it when the step order has changed under `workflow.patched`, and keep the older files: orders that run have such
+histories. What is stored names no machine and carries no stack trace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from temporalio.common import RetryPolicy
+from temporalio.testing import WorkflowEnvironment
+
+from activities.errors import ClusterError, Conflict
+from tests.flows.conftest import clock_server, serving
+from tests.flows.flow import Flow, until
+from tests.flows.world import Stop, World, waiting
+from workflows.api.controlplane import PAUSED
+from workflows.keystoneproject import reasons
+from workflows.scaffold import steps
+from workflows.scaffold.run import MANY_RINGS
+from workflows.scaffold.steps import Removal
+from workflows.scaffold.verdict import Verdict
+
+FOLDER = Path(__file__).parent / "histories"
+
+_DROPPED = frozenset({"identity", "stackTrace", "workerVersion"})
+
+
+async def becomes_ready(flow: Flow) -> None:
+    """Waits, becomes Ready by a look, is rung in vain, answers an update, and rests."""
+    world = flow.world
+    world.order(finalized=False)
+    world.find = waiting("it", again=0.5)
+    await flow.ring()
+    await flow.settled()
+    await flow.ring()
+    await until(lambda: world.count("admit") == 2)
+    await flow.settled()
+    world.find = world.provisioned()
+    await flow.idle(3)
+    await flow.ring()
+    await flow.idle(4)
+    await flow.resync_now()
+    await flow.idle(5)
+
+
+async def is_frozen_and_troubled(flow: Flow) -> None:
+    """Is not assigned, is refused by the API server, moves under a pass, cannot be read; a resync heals it."""
+    world = flow.world
+    world.plane(assigned=False)
+    await flow.ring()
+    await flow.settled()
+    world.plane()
+    world.find = ClusterError("applying Project", 403, "Forbidden", "no right")
+    await flow.ring()
+    await until(lambda: world.condition("ProjectReady")["reason"] == reasons.ERROR)
+    await flow.settled()
+    world.find = world.provisioned()
+    world.home.refuse["patch keystoneprojects"] = Conflict("patch", 409, "Conflict", "it has changed")
+    await flow.ring()
+    await until(lambda: world.count("report") > 4)
+    world.home.refuse.clear()
+    await until(lambda: world.condition("Ready")["status"] == "True")
+    world.management.refuse["get controlplanes"] = ClusterError("reading", 403, "Forbidden", "no right")
+    await flow.ring()
+    await flow.settled()
+    world.management.refuse.clear()
+    await flow.resync()
+    await until(lambda: world.condition("Ready")["status"] == "True")
+    world.touch(annotations={PAUSED: "true"})
+    await flow.ring()
+    await until(lambda: world.condition("Ready")["status"] == "False")
+    await flow.settled()
+
+
+async def is_rung_without_end(flow: Flow) -> None:
+    """So often that it continues as new."""
+    flow.world.hold = {"provision_project": (stop := Stop())}
+    await flow.ring()
+    await stop.reached()
+    await asyncio.gather(*(flow.ring() for _ in range(MANY_RINGS + 1)))
+    stop.go_on()
+    await flow.idle(2)
+    await flow.ring()
+    await flow.idle(3)
+
+
+async def is_deleted(flow: Flow) -> None:
+    """Is held by references, paused, waits for a child, is refused, and goes."""
+    world = flow.world
+    await flow.ring()
+    await flow.idle(1)
+    world.delete()
+    reason = reasons.REFERENCED_BY_ASSIGNMENTS
+    held = Verdict(type=reasons.PROJECT_READY, status=False, reason=reason, message="Deletion waits: 'a'", again=60)
+    world.remove = Removal(held=(held,))
+    await flow.ring()
+    await flow.settled()
+    world.remove = World.left("Project openstack/x to be gone")
+    await flow.resync_now()
+    await flow.settled()
+    world.touch(annotations={PAUSED: "true"})
+    await flow.ring()
+    await until(lambda: PAUSED in world.condition("Ready")["message"])
+    await flow.settled()
+    world.touch(annotations={})
+    world.remove = ClusterError("deleting Project", 403, "Forbidden", "no right")
+    await flow.ring()
+    await until(lambda: "no right" in world.condition("Ready")["message"])
+    await flow.settled()
+    world.remove = Removal()
+    await flow.ring()
+    await flow.ended()
+
+
+async def is_deleted_after_a_late_step(flow: Flow) -> None:
+    """Its last step timed out, so its teardown begins with a wait."""
+    world = flow.world
+    world.hold = {"provision_project": (stop := Stop())}
+    limits = steps.START_TO_CLOSE, steps.STEP_DEADLINE, steps.RETRY
+    steps.START_TO_CLOSE, steps.STEP_DEADLINE = timedelta(seconds=3), timedelta(seconds=1)
+    steps.RETRY = RetryPolicy(maximum_attempts=1)
+    try:
+        await flow.ring()
+        await stop.reached()
+        world.delete()
+        await flow.ring()
+        await flow.ended()
+    finally:
+        stop.go_on()
+        steps.START_TO_CLOSE, steps.STEP_DEADLINE, steps.RETRY = limits
+
+
+async def is_replaced_in_teardown(flow: Flow) -> None:
+    """An order of the same name appears while the old one is torn down."""
+    world = flow.world
+    world.remove = World.left("Project openstack/x to be gone")
+    world.delete()
+    await flow.ring()
+    await flow.settled()
+    world.order(uid="uid-2", finalized=False)
+    await flow.ring()
+    await until(lambda: world.condition("Ready").get("status") == "True")
+    world.vanish()
+    await flow.ring()
+    await flow.ended()
+
+
+WAYS: tuple[Callable[[Flow], Awaitable[None]], ...] = (
+    becomes_ready,
+    is_frozen_and_troubled,
+    is_rung_without_end,
+    is_deleted,
+    is_deleted_after_a_late_step,
+    is_replaced_in_teardown,
+)
+
+
+async def record(env: WorkflowEnvironment, way: Callable[[Flow], Awaitable[None]]) -> None:
+    name = way.__name__.replace("_", "-")
+    async with serving(env, World(name)) as flow:
+        await way(flow)
+        run_id: str | None = (await flow.handle.describe()).run_id
+        histories: list[dict[str, Any]] = []
+        while run_id:
+            handle = env.client.get_workflow_handle(flow.world.ref.workflow_id, run_id=run_id)
+            histories.insert(0, json.loads((await handle.fetch_history()).to_json()))
+            run_id = histories[0]["events"][0]["workflowExecutionStartedEventAttributes"].get("continuedExecutionRunId")
+        for number, history in enumerate(histories, 1):
+            lines = (json.dumps(_bare(event), sort_keys=True, ensure_ascii=False) for event in history["events"])
+            (FOLDER / f"{name}-{number}.json").write_text('{"events": [\n' + ",\n".join(lines) + "\n]}\n")
+        print(f"{name}: {len(histories)} run(s)")
+        await flow.stop()
+
+
+def _bare(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _bare(inner) for key, inner in value.items() if key not in _DROPPED}
+    return [_bare(inner) for inner in value] if isinstance(value, list) else value
+
+
+async def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    async with clock_server() as env:
+        for way in WAYS:
+            await record(env, way)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
+    sys.stdout.flush()
+    os._exit(0)
