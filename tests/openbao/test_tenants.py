@@ -176,10 +176,8 @@ async def test_a_tenant_writes_and_deletes_its_own_accounts_alone(bank: Bank) ->
     client.delete(f"kv-v2/data/{own}")
     client.delete(f"kv-v2/metadata/{own}")
     other = own.replace(bank.plane, bank.neighbour)
-    for forbidden in (
-        lambda: client.write_data(f"kv-v2/data/{other}", data={"data": {"password": "x"}}),
-        lambda: client.read(f"kv-v2/data/{other}"),
-        lambda: client.read("kv-v2/data/infrastructure/mariadb"),
-    ):
+    with pytest.raises(hvac.exceptions.Forbidden):
+        client.write_data(f"kv-v2/data/{other}", data={"data": {"password": "x"}})
+    for path in (f"kv-v2/data/{other}", "kv-v2/data/infrastructure/mariadb"):
         with pytest.raises(hvac.exceptions.Forbidden):
-            forbidden()
+            client.read(path)
