@@ -294,7 +294,7 @@ async def _start(stack: Stack, part: Part) -> None:
     if note and note.digest == processes.digest(wanted) and await _adopted(stack, part):
         return
     await processes.end(stack, part.name)
-    _ports_free(stack, part)
+    await _ports_free(stack, part)
     _still_wanted(stack)
     processes.start(stack, part.name, wanted)
     await _await_answer(stack, part, part.patience)
@@ -339,8 +339,9 @@ async def _ports_free(stack: Stack, part: Part) -> None:
     """A killed process may hold its ports for a moment after it counts as dead: its threads end one by one."""
     for name in part.port_names:
         port = stack.ports[name]
-        deadline = time.monotonic() + 5
-        while not ports.is_free(port) and time.monotonic() < deadline:
+        for _ in range(100):
+            if ports.is_free(port):
+                break
             await asyncio.sleep(0.05)
         if not ports.is_free(port):
             remedy = f"end it, or run `down --instance {stack.instance} --forget` so that other ports are chosen"
