@@ -75,7 +75,7 @@ async def test_a_namespace_that_goes_takes_its_orders_along(product: Product) ->
             await product.reads(ref, reasons.PROVISIONED)
         await world.admin._request("DELETE", NAMESPACE, None, world.order_ns)
         for ref in refs:
-            await product.gone(ref)
+            await product.gone(ref, 240)
             await product.closed(ref)
 
         async def gone() -> bool:

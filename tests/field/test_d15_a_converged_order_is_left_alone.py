@@ -76,7 +76,8 @@ async def test_a_storm_of_labels_on_the_child_folds_into_few_passes(product: Pro
     after = await product.quiet(ref, still=3)
     passes = await product.passes(ref) - before
     print(f"200 touches in {took:.1f} s: {passes} passes, {after - events} events")
-    assert 1 <= passes <= 5 * took + 2
+    # A foreign label on a child that is as it should be is nothing to a Ready order: no pass is right, too.
+    assert passes <= 5 * took + 2
     assert passes <= 40
     assert await product.reads(ref, reasons.PROVISIONED)
 
