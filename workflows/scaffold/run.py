@@ -227,7 +227,7 @@ class Run:
 
     def _fair(self) -> Priority:
         """Workers take turns between control planes, so that one tenant's storm delays nobody else."""
-        return Priority(fairness_key=(self.order.plane_key or self.ref.namespace)[:64])
+        return Priority(fairness_key=_short(self.order.plane_key or self.ref.namespace, 64))
 
     def _pause(self) -> float:
         pause: float = min(FIRST_PAUSE * 2**self._troubles, LONGEST_PAUSE)
