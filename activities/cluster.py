@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,7 @@ FIELD_MANAGER = "cobaltcore-operator"
 """Field manager of every apply: the reference operator's, so that orders move between the two (contracts 3)."""
 
 REQUEST_SECONDS = 10.0
+_APPLY = "application/apply-patch+yaml"
 
 SILENT = "Silent"
 """Reason of the error by which a watch ends on which nothing was heard for too long."""
@@ -117,7 +119,7 @@ class Cluster:
         query = {"fieldManager": FIELD_MANAGER, "force": "true" if force else "false"}
         return await self._request(
             "PATCH", kind, meta.get("namespace"), meta["name"], body=full, query=query,
-            content_type="application/apply-patch+yaml",
+            content_type=_APPLY,
         )  # fmt: skip
 
     async def create(self, kind: Kind, body: Object) -> Object:
@@ -242,7 +244,20 @@ class Cluster:
             auth_settings=["BearerToken"],
         )  # fmt: skip
         method, url, header_params, payload, _ = serialized
+        if content_type == _APPLY:
+            # With a parameter the type is one that the client leaves alone, as it is.
+            header_params["Content-Type"], payload = f"{_APPLY}; charset=utf-8", _yaml(body)
         return await self._api.call_api(method, url, header_params, payload, None, _request_timeout=limit)
+
+
+def _yaml(body: Object | None) -> bytes:
+    """JSON that is YAML too: an apply is read as YAML, which knows no surrogate pairs, JSON's way to write an emoji."""
+    text = json.dumps(body, ensure_ascii=False)
+    return re.sub(r"[^\x00-\x7e]", lambda found: _escape(ord(found[0])), text).encode()
+
+
+def _escape(code: int) -> str:
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
 def selector(labels: Mapping[str, str]) -> str:

@@ -335,9 +335,13 @@ def _still_wanted(stack: Stack) -> None:
         raise PartError("the instance was taken down meanwhile")
 
 
-def _ports_free(stack: Stack, part: Part) -> None:
+async def _ports_free(stack: Stack, part: Part) -> None:
+    """A killed process may hold its ports for a moment after it counts as dead: its threads end one by one."""
     for name in part.port_names:
         port = stack.ports[name]
+        deadline = time.monotonic() + 5
+        while not ports.is_free(port) and time.monotonic() < deadline:
+            await asyncio.sleep(0.05)
         if not ports.is_free(port):
             remedy = f"end it, or run `down --instance {stack.instance} --forget` so that other ports are chosen"
             raise PartError(f"port {port} ({name}) is taken by {ports.holder(port)}: {remedy}")

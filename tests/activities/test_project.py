@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,11 +11,14 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from activities import korc
-from activities.cluster import KORC_PROJECT
-from activities.errors import Conflict
+from activities.cluster import KEYSTONE_PROJECT, KORC_PROJECT
+from activities.clusters import Clusters
+from activities.errors import ClusterError, Conflict
+from activities.keystoneproject import KeystoneProjects
 from tests import korc_by_hand as words
 from tests.audit import Audit, writes
-from tests.world import World, retried, run
+from tests.meddled import Call, Meddled
+from tests.world import REGISTRATIONS, World, retried, run
 from workflows.keystoneproject import children, reasons
 from workflows.scaffold.korc import UNLATCHED_AT
 from workflows.scaffold.naming import ownership_labels
@@ -478,3 +482,54 @@ async def test_a_misconfiguration_stays_latched(world: World) -> None:
 def _progressing(live: dict[str, Any]) -> str | None:
     conditions = (live.get("status") or {}).get("conditions") or []
     return next((c["reason"] for c in conditions if c["type"] == "Progressing"), None)
+
+
+async def test_a_clear_that_is_refused_reads_so_and_one_that_meets_trouble_waits_for_the_next_pass(
+    world: World,
+) -> None:
+    await world.plane()
+    ref = await world.order()
+    name = await managed(world, ref)
+    await world.korc.available(name, "known")
+    await world.korc.terminal(name, words.REFUSED.replace("creating", "updating"), id_="known")
+    task = await world.task(ref)
+    for status in (403, 404, 409, 429, 500, 503, 504):
+        meddled = Meddled(world.clusters.management)
+
+        async def refuse(call: Call, status: int = status) -> None:
+            if str(call) == "PATCH projects/status":
+                raise (Conflict if status == 409 else ClusterError)(str(call), status, "Refused", "by the test")
+
+        meddled.before = refuse
+        step = KeystoneProjects(Clusters(meddled, REGISTRATIONS)).provision_project
+        if status == 403:
+            with pytest.raises(ApplicationError) as caught:
+                await run(step, task)
+            assert caught.value.type == reasons.TRANSPORT_RETRY_FAILED
+            assert caught.value.non_retryable
+        else:
+            assert (await run(step, task)).verdicts[0].reason == reasons.FAILED
+        live = await world.korc.there(name)
+        assert _progressing(live) == "InvalidConfiguration"
+        assert UNLATCHED_AT not in live["metadata"].get("annotations", {})
+
+
+async def test_any_name_reaches_korc_letter_by_letter(world: World) -> None:
+    """An apply is read as YAML, and YAML has its own ways with letters."""
+    await world.plane()
+    name = "😀\U0010ffff漢é\x7f\x85\u2028\ufeff'\"\\ud83d\\\n\t:#{}"
+    ref = await world.order(project=name)
+    await managed(world, ref)
+    assert (await world.korc.there(world.project_of(ref)))["spec"]["resource"]["name"] == name
+
+
+async def test_a_plane_without_a_namespace_is_the_one_beside_the_order(world: World) -> None:
+    beside = dataclasses.replace(world, plane_ns=world.order_ns)
+    await beside.plane()
+    body = {"metadata": {"name": "beside", "namespace": world.order_ns}, "spec": {"controlPlaneRef": {"name": "cp"}}}
+    await world.admin.create(KEYSTONE_PROJECT, body)
+    ref = OrderRef(kind="KeystoneProject", cluster="", namespace=world.order_ns, name="beside")
+    await provision(world, ref)
+    assert await beside.names() == [world.probe_of(ref)]
+    assert await world.names() == []
+    await world.admin.patch(KORC_PROJECT, world.order_ns, world.probe_of(ref), {"metadata": {"finalizers": None}})

@@ -149,6 +149,8 @@ class Order:
 
     async def children(self) -> list[Object]:
         """Everything in the plane's namespace that carries the order's labels: K-ORC objects and claims."""
+        if len(self.name) > 63:
+            return []  # no object can carry such a label, nor can the server be asked for one
         selector = ",".join(f"{key}={value}" for key, value in self.labels.items())
         found = [
             await kube.items(self.stage.stack, "management", kind, self.plane.namespace, selector)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
 import pytest
@@ -98,6 +99,7 @@ async def test_orders_written_while_the_api_servers_die_are_served(real_stack: S
     kept = await place("before").place()
     await kept.is_ready()
     edge, home = place("edge", cluster="target"), place("home")
+    began = time.time()
     await real_stack.kill("management")
     try:
         await edge.place()
@@ -114,6 +116,8 @@ async def test_orders_written_while_the_api_servers_die_are_served(real_stack: S
         await real_stack.start("target")
     late = await place("late", cluster="target").place()
     await late.is_ready(120)
+    # A server that has just started refuses everybody for a moment, until it has read who may do what.
+    real_stack.provoked.append((began, time.time()))
     await exactly_one_of_everything([kept, edge, home, late])
     await edge.delete()
     await edge.gone(90)

@@ -1,10 +1,14 @@
-"""What people have of it: ids they can type, a resync by every client there is, lists by reason, and the UI."""
+"""What people have of it: ids they can type, a resync by every client there is, lists by reason, and the UI.
+
+C5C3_E2E_PICTURES   a folder that the UI's two pictures go to; `docs/images` has been filled so
+"""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,8 +25,6 @@ from tests.e2e.stage import Order, Plane, Stage, until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 Place = Callable[..., Order]
-
-IMAGES = Path(__file__).parents[2] / "docs" / "images"
 
 
 async def command(stage: Stage, *words: str) -> str:
@@ -150,9 +152,10 @@ async def test_orders_that_are_not_ready_are_listed_by_reason(real_stack: Stage,
 
 
 @pytest.mark.row("T08")
-async def test_the_ui_shows_what_an_order_waits_for(real_stack: Stage, place: Place) -> None:
+async def test_the_ui_shows_what_an_order_waits_for(real_stack: Stage, place: Place, tmp_path: Path) -> None:
     """In a browser: an order that waits for its Keystone, and the same order when it is Ready."""
     order = place("reporting")
+    images = Path(os.environ.get("C5C3_E2E_PICTURES") or tmp_path)
     page = f"{real_stack.stack.ports['temporal-ui']}/namespaces/default/workflows"
     async with browser.opened() as window:
         async with real_stack.without("korc"):
@@ -163,16 +166,22 @@ async def test_the_ui_shows_what_an_order_waits_for(real_stack: Stage, place: Pl
             await until(order.describe, lambda found: bool(found.get("nextLookSeconds")), 15)
             words = said["message"][:40]
             await window.shows(f"{where}/pending-activities", "settle", f"ProbingForCollision: {words}", "next look in")
-            waits = ("is serving", "ProjectReady False ProbingForCollision", words, "next look in 10 s")
-            await window.shows(f"{where}/user-metadata", *waits)
-            await window.picture(IMAGES / "temporal-waiting.png")
+            # In Markdown the name's quotes are typographic ones.
+            waits = (
+                "is serving",
+                "ProjectReady False ProbingForCollision",
+                order.name,
+                "exists already is not known yet",
+            )
+            await window.shows(f"{where}/user-metadata", *waits, "next look in 10 s")
+            await window.picture(images / "temporal-waiting.png")
         await order.is_ready(90)
         (run,) = await order.open_runs()
         where = f"http://127.0.0.1:{page}/{browser.quoted(run.id)}/{run.run_id}"
         await until(order.describe, lambda found: bool(found["ready"]), 15)
         await window.shows(f"{where}/search-attributes", "OrderReason", "AllReady", "openstack/cp")
         await window.shows(f"{where}/user-metadata", "is serving", "ProjectReady True ProjectProvisioned", order.name)
-        await window.picture(IMAGES / "temporal-ready.png")
+        await window.picture(images / "temporal-ready.png")
 
 
 async def quiet(order: Order) -> None:

@@ -155,3 +155,10 @@ async def test_the_next_ring_opens_a_clean_run_where_no_retry_does(serve: Serve)
         await flow.ring()
         await until(lambda: world.condition("Ready")["status"] == "True")
         assert (await flow.handle.describe()).run_id != broken
+
+
+@pytest.mark.row("T06")
+@pytest.mark.parametrize("each", assembly.WORKFLOWS)
+def test_every_workflow_asks_to_be_failed_by_a_mismatch(each: type) -> None:
+    """As the changed workflow above does: else its task would be tried again for ever, and the order stand still."""
+    assert workflow._Definition.must_from_class(each).failure_exception_types == [workflow.NondeterminismError]

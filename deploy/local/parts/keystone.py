@@ -1,4 +1,4 @@
-"""Keystone 30 in a virtual environment of its own, over MariaDB, behind gunicorn with TLS.
+"""Keystone 30 in a virtual environment of its own, over MariaDB, behind uvicorn with TLS.
 
 Whether its schema and first objects are there is asked of the database, so nothing can disagree with it. The schema
 compares names ignoring case and accents, as a Keystone on MySQL does in production.
@@ -28,13 +28,14 @@ from deploy.local.programs import alone
 REGION = "RegionOne"
 _REMEDY = "see the reason above it in the log, or remove the instance's folder to start afresh"
 
-# keystone reads the arguments of whatever program it runs in: it must not see gunicorn's.
+# keystone reads the arguments of whatever program it runs in: it must not see uvicorn's.
 _WSGI = """import sys
 
 sys.argv = sys.argv[:1]
+from a2wsgi import WSGIMiddleware
 from keystone.server.wsgi import initialize_public_application
 
-application = initialize_public_application()
+application = WSGIMiddleware(initialize_public_application(), workers=8)
 """
 
 # `keystone-manage db_sync` and `bootstrap` in one go: each alone spends seconds on importing keystone.
@@ -128,30 +129,27 @@ class Keystone(Part):
         self._begun[stack.folder] = asyncio.create_task(_fill(stack))
 
     def process(self, stack: Stack) -> Process:
-        """One worker of several threads: two workers on one socket were seen to leave connections unanswered.
+        """One process: its memory is the cache, which makes a request ten times cheaper and must not have a twin.
 
-        Being one, it may cache in its own memory, where each write invalidates what it changes: a list of projects
-        then takes 0.04 s of CPU instead of 1.0 (63 queries, most of them the same token's roles).
+        Each write invalidates what it changes: a list of projects takes 0.04 s of CPU instead of 1.0 (63 queries, most
+        of them the same token's roles).
 
-        Idle connections are kept for longer than clients keep them, so the server never closes one under a request.
+        Not gunicorn: its threads were seen to lose TLS connections, its plain workers are blocked by silent ones. Idle
+        connections are kept for longer than clients keep them, so the server never closes one under a request.
         """
         folder = _folder(stack)
         argv = (
-            str(_venv(stack.home) / "bin" / "gunicorn"),
-            f"--bind=127.0.0.1:{stack.ports['keystone']}",
-            f"--certfile={folder / 'tls' / 'keystone.crt'}",
-            f"--keyfile={folder / 'tls' / 'keystone.key'}",
-            "--preload",
-            "--workers=1",
-            "--worker-class=gthread",
-            "--threads=8",
-            "--keep-alive=300",
-            "--timeout=300",
-            "--graceful-timeout=3",
-            "--no-control-socket",
+            *(str(_venv(stack.home) / "bin" / "python"), "-m", "uvicorn"),
+            *("--host=127.0.0.1", f"--port={stack.ports['keystone']}"),
+            f"--ssl-certfile={folder / 'tls' / 'keystone.crt'}",
+            f"--ssl-keyfile={folder / 'tls' / 'keystone.key'}",
+            *("--interface=asgi3", "--lifespan=off"),
+            *("--timeout-keep-alive=300", "--timeout-graceful-shutdown=3"),
+            *("--log-level=warning", "--no-access-log"),
             "wsgi:application",
         )
-        read = hashlib.sha256((folder / "keystone.conf").read_bytes() + (folder / "tls" / "keystone.crt").read_bytes())
+        files = ("keystone.conf", "wsgi.py", "tls/keystone.crt")
+        read = hashlib.sha256(b"".join((folder / file).read_bytes() for file in files))
         return Process(argv, _variables(folder), folder, read.hexdigest())
 
     async def ready(self, stack: Stack) -> bool:
@@ -212,7 +210,15 @@ async def _environment(home: Path) -> Path:
             say("installing Keystone into a virtual environment")
             await asyncio.to_thread(shutil.rmtree, venv, ignore_errors=True)
             await run(sys.executable, "-m", "venv", venv, remedy=remedy)
-            pip = (venv / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+            pip = (
+                venv / "bin" / "python",
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                "--no-compile",
+            )
             await run(*pip, "--no-deps", "--require-hashes", "--requirement", _lock(), remedy=remedy, timeout=1800)
             done.touch()
     return venv
