@@ -340,7 +340,7 @@ async def _ports_free(stack: Stack, part: Part) -> None:
     for name in part.port_names:
         port = stack.ports[name]
         deadline = time.monotonic() + 5
-        while not ports.is_free(port) and time.monotonic() < deadline:
+        while not ports.is_free(port) and time.monotonic() < deadline:  # noqa: ASYNC110  (nobody tells when a port is let go)
             await asyncio.sleep(0.05)
         if not ports.is_free(port):
             remedy = f"end it, or run `down --instance {stack.instance} --forget` so that other ports are chosen"
