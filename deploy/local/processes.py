@@ -136,6 +136,7 @@ async def end(stack: Stack, part: str | None = None, *, patience: float = 15, ki
     for process in victims if kill else leaders:
         with contextlib.suppress(psutil.Error):
             process.kill() if kill else process.terminate()
+            process.resume()  # a stopped one would not see the signal
     deadline = time.monotonic() + patience
     while left := [p for p in victims if _lives(p)]:
         if time.monotonic() > deadline:

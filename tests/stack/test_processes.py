@@ -83,6 +83,12 @@ async def test_children_end_with_their_leader_and_the_stubborn_are_killed(stack:
     assert processes.marked(stack.folder) == []
 
 
+async def test_a_stopped_process_ends_as_politely_as_any(stack: Stack) -> None:
+    note = processes.start(stack, "p", SLEEP)
+    psutil.Process(note.pid).suspend()
+    assert await asyncio.wait_for(processes.end(stack, "p", patience=60), 20)
+
+
 async def test_another_part_and_another_instance_stay(stack: Stack, tmp_path: Path) -> None:
     twin = Stack("u", tmp_path, tmp_path / "u", {})
     twin.folder.mkdir()
