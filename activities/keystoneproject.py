@@ -166,9 +166,11 @@ class KeystoneProjects:
                 changed["probe"] = None
                 changed["project"] = await korc.apply(self._management, KORC_PROJECT, body, seen.project)
             case Next.UNLATCH if seen.project is not None:
-                await self._delete(task, seen.probe)
                 failed = reasons.TRANSPORT_RETRY_FAILED
                 cleared = await korc.unlatch(self._management, KORC_PROJECT, seen.project, failed)
+                # Not before: a clearing that is refused comes again after a pause, and a probe made anew for each
+                # attempt would cut that pause short by its own events.
+                await self._delete(task, seen.probe)
                 again = await self._see(task, plane, probe=False) if cleared is None else seen
                 changed = {"probe": None, "project": cleared or again.project}
             case Next.DETACH if seen.project is not None:

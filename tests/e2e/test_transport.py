@@ -19,6 +19,7 @@ import pytest
 
 from deploy.local import kube
 from deploy.local.authority import LOCAL_NAMES, authority, issue
+from tests.e2e.audit import requests
 from tests.e2e.stage import Object, Order, Stage, condition, until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
@@ -131,6 +132,13 @@ async def test_a_refused_clearing_is_said_and_heals_with_the_right(real_stack: S
             await latched(order)
             said = await order.reads("TransportErrorRetryFailed")
             assert "403" in said["message"] or "Forbidden" in said["message"]
+            await asyncio.sleep(20)
+            refused = [
+                request
+                for request in requests(real_stack.stack, "management", began)
+                if (request.name, request.code) == (order.child, 403)
+            ]
+            assert 1 <= len(refused) <= 5, "a refusal is tried again after growing pauses, not in a loop"
     finally:
         await kube.patch(real_stack.stack, "management", ROLE, None, "c5c3-operator", {"rules": role["rules"]})
         real_stack.provoked.append((began, time.time() + 3))
