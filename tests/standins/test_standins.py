@@ -17,7 +17,7 @@ from deploy.local.part import Stack
 from deploy.local.parts import keystone, mariadb, planes
 from tests.e2e.stage import Stage
 
-pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = [pytest.mark.real, pytest.mark.prove, pytest.mark.asyncio(loop_scope="session")]
 
 Object = dict[str, Any]
 KORC, MARIADB = "openstack.k-orc.cloud", "k8s.mariadb.com"
