@@ -6,19 +6,16 @@ that nobody has to guess; a standby is ready when it can see the Lease.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST
 
 from watcher.engine import Engine
 from watcher.leader import Leader
 from watcher.metrics import Sight
-
-_log = logging.getLogger(__name__)
+from worker import serving
 
 FRESH_SECONDS = 90.0
 QUEUE_SECONDS = 60.0
@@ -53,9 +50,6 @@ class Health:
 async def serve(bind: tuple[str | None, int], health: Health, metrics: Callable[[], bytes]) -> web.AppRunner:
     """Serves the three paths until the runner's `cleanup`. Raises OSError when the address cannot be had."""
 
-    async def healthz(_: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
-
     async def readyz(_: web.Request) -> web.Response:
         why = health.why_not_ready()
         sight = health.sight()
@@ -69,17 +63,4 @@ async def serve(bind: tuple[str | None, int], health: Health, metrics: Callable[
         }
         return web.json_response(body, status=503 if why else 200)
 
-    async def answer_metrics(_: web.Request) -> web.Response:
-        return web.Response(body=metrics(), headers={"Content-Type": CONTENT_TYPE_LATEST})
-
-    app = web.Application()
-    app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", answer_metrics)])
-    runner = web.AppRunner(app, access_log=None, handle_signals=False)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, *bind).start()
-    except OSError:
-        await runner.cleanup()
-        raise
-    _log.info("serving /healthz, /readyz and /metrics on %s", ", ".join(f"{a[0]}:{a[1]}" for a in runner.addresses))
-    return runner
+    return await serving.serve(bind, readyz, metrics)

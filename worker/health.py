@@ -6,13 +6,11 @@ queue. A process that merely lives, or holds a connection and polls nothing, is 
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
@@ -20,7 +18,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 from temporalio.worker import Worker
 
-_log = logging.getLogger(__name__)
+from worker import serving
 
 RECENT = timedelta(seconds=130)
 """A poll lasts up to a minute and is noted at its end and beginning; two of them may be lost."""
@@ -75,24 +73,8 @@ class Polling:
 async def serve(bind: tuple[str | None, int], why_not_ready: Why, metrics: Callable[[], bytes]) -> web.AppRunner:
     """Serves the three paths until the runner's `cleanup`. Raises OSError when the address cannot be had."""
 
-    async def healthz(_: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
-
     async def readyz(_: web.Request) -> web.Response:
         why = await why_not_ready()
         return web.Response(text=f"{why or 'ready'}\n", status=503 if why else 200)
 
-    async def answer_metrics(_: web.Request) -> web.Response:
-        return web.Response(body=metrics(), headers={"Content-Type": CONTENT_TYPE_LATEST})
-
-    app = web.Application()
-    app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", answer_metrics)])
-    runner = web.AppRunner(app, access_log=None, handle_signals=False)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, *bind).start()
-    except OSError:
-        await runner.cleanup()
-        raise
-    _log.info("serving /healthz, /readyz and /metrics on %s", ", ".join(f"{a[0]}:{a[1]}" for a in runner.addresses))
-    return runner
+    return await serving.serve(bind, readyz, metrics)
