@@ -33,7 +33,4 @@ async def holder_of(cluster: Cluster, namespace: str, name: str) -> str | None:
 
 async def drop(cluster: Cluster, namespace: str, labels: Mapping[str, str]) -> None:
     """Drops every claim that carries the labels."""
-    found = await cluster.list(LEASE, namespace, labels=labels)
-    for lease in found["items"]:
-        meta = lease["metadata"]
-        await cluster.delete(LEASE, namespace, meta["name"], meta["uid"])
+    await cluster.delete_all(LEASE, namespace, labels)

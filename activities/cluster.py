@@ -30,6 +30,9 @@ FIELD_MANAGER = "cobaltcore-operator"
 REQUEST_SECONDS = 10.0
 _APPLY = "application/apply-patch+yaml"
 
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+"""Annotation of the bookmark after which a watch has told all that was there."""
+
 SILENT = "Silent"
 """Reason of the error by which a watch ends on which nothing was heard for too long."""
 
@@ -68,6 +71,9 @@ KEYSTONE_APPLICATION_CREDENTIAL = Kind(
 KORC_PROJECT = Kind("openstack.k-orc.cloud", "v1alpha1", "projects", "Project")
 LEASE = Kind("coordination.k8s.io", "v1", "leases", "Lease")
 SECRET = Kind("", "v1", "secrets", "Secret")
+
+KINDS: Mapping[str, Kind] = {kind.kind: kind for kind in (KORC_PROJECT, LEASE)}
+"""The kinds that an order's children are of, by name."""
 
 ORDER_KINDS: Mapping[str, Kind] = {KEYSTONE_PROJECT.kind: KEYSTONE_PROJECT}
 """The kinds a person orders, by name: each is a workflow type of the same name."""
@@ -140,19 +146,29 @@ class Cluster:
             content_type="application/merge-patch+json",
         )  # fmt: skip
 
-    async def delete(self, kind: Kind, namespace: str, name: str, uid: str, resource_version: str = "") -> None:
-        """Asks for the deletion of that very object; gone already, or replaced by another, is success.
+    async def delete(
+        self, kind: Kind, namespace: str, name: str, uid: str, resource_version: str = ""
+    ) -> Object | None:
+        """Asks for the deletion of that very object, and answers what has the name then; None when nothing does.
 
         resource_version  when given, an object that was written since is left, too
         """
         only = {"uid": uid, **({"resourceVersion": resource_version} if resource_version else {})}
         try:
-            await self._request("DELETE", kind, namespace, name, body={"preconditions": only})
+            answer = await self._request("DELETE", kind, namespace, name, body={"preconditions": only})
         except Conflict:
             _log.debug("not deleted, it is not what was read: %s %s/%s", kind.kind, namespace, name)
+            return await self.get(kind, namespace, name)
         except ClusterError as error:
             if error.status != 404 or isinstance(error, NotServed):
                 raise
+            return None
+        # An object that nothing holds is gone at once, and the answer is a Status, or the object as it last was.
+        return answer if (answer.get("metadata") or {}).get("finalizers") else None
+
+    async def delete_all(self, kind: Kind, namespace: str, labels: Mapping[str, str]) -> None:
+        """Asks for the deletion of every object that carries the labels, in one request."""
+        await self._request("DELETE", kind, namespace, query={"labelSelector": selector(labels)})
 
     async def watch(
         self,
@@ -165,14 +181,21 @@ class Cluster:
         seconds: int,
         silence: float = 70.0,
         metadata_only: bool = False,
+        initial: bool = False,
     ) -> AsyncGenerator[Object]:
         """Events `{type, object}` after a version, until the server ends the watch after about `seconds`.
+
+        Without a version the objects that are there come first; with `initial` a bookmark annotated
+        `INITIAL_EVENTS_END` follows them (a list and a watch in one request, Kubernetes 1.34 and newer).
 
         Bookmarks are asked for and yielded. Silence for longer than `silence` seconds is an error (`status` 0), as
         is an `ERROR` event: it is raised with the Status' own code, 410 when the version is too old.
         """
-        query = {"watch": "true", "resourceVersion": resource_version, "allowWatchBookmarks": "true",
-                 "timeoutSeconds": str(seconds)}  # fmt: skip
+        query = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds)}
+        if resource_version:
+            query["resourceVersion"] = resource_version
+        if initial:
+            query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         if labels:
             query["labelSelector"] = selector(labels)
         if name:

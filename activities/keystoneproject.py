@@ -1,48 +1,45 @@
-"""KeystoneProject's steps: provision_project and remove_project, each a loop of look, judge, one write.
-
-The judge is asked after every write and every change that K-ORC makes while the step lingers; nothing is decided
-here.
-"""
+"""KeystoneProject's steps, provision_project and remove_project: what is seen is judged in `workflows`."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable
-from contextlib import aclosing
-from datetime import UTC, datetime
-from typing import Any
 
 from temporalio import activity
 
-from activities import claims, korc
+from activities import claims
 from activities.cluster import (
     KEYSTONE_APPLICATION_CREDENTIAL,
     KEYSTONE_PROJECT,
     KEYSTONE_ROLE_ASSIGNMENT,
-    KORC_PROJECT,
     Cluster,
     Kind,
 )
 from activities.clusters import Clusters
 from activities.errors import ClusterError, NotServed, at_boundary
-from activities.instrument import instrument, observe
+from activities.instrument import instrument
+from activities.orders import Looked
 from activities.pen import Pen
+from activities.projection import Projection
 from workflows.api.controlplane import ControlPlane
 from workflows.api.keystoneproject import KeystoneProjectSpec
-from workflows.api.korc import KorcObject
 from workflows.keystoneproject import children, reasons
-from workflows.keystoneproject.judge import Seen, judge, judge_abandoned, judge_removal
+from workflows.keystoneproject.judge import judge
 from workflows.scaffold import gates
 from workflows.scaffold import korc as meaning
+from workflows.scaffold.child import Seen
 from workflows.scaffold.naming import ownership_labels
-from workflows.scaffold.ownership import owned, sweepable
+from workflows.scaffold.removal import Marks, Removing, judge_removal
 from workflows.scaffold.steps import Removal, Task
-from workflows.scaffold.verdict import FROZEN_SECONDS, Decision, Next, Outcome, Verdict
+from workflows.scaffold.verdict import FROZEN_SECONDS, Decision, Outcome, Verdict
 
 _log = logging.getLogger(__name__)
 
-Judge = Callable[[Seen], Decision]
+_KINDS = ("Project",)
+"""The kinds of an order's children, in the order in which they are taken back."""
+
+_BLOCK = "KeystoneProjectProvision"
 
 
 class KeystoneProjects:
@@ -52,6 +49,7 @@ class KeystoneProjects:
     finalizer = children.FINALIZER
     condition_types: tuple[str, ...] = reasons.CONDITIONS
     error_reason = reasons.ERROR
+    blocks: tuple[str, ...] = (_BLOCK,)
 
     def __init__(self, clusters: Clusters) -> None:
         self._clusters = clusters
@@ -62,14 +60,14 @@ class KeystoneProjects:
 
     @activity.defn(name="provision_project")
     async def provision_project(self, task: Task) -> Outcome:
-        with at_boundary(), instrument("KeystoneProjectProvision"):
+        with at_boundary(), instrument(_BLOCK):
             if task.order.paused:
                 return (await self.look(task)).outcome
-            decide, plane = _judge_of(task)
             pen = await self._pen(task, deleting=False)
-            first = not task.order.status.get("conditions")
-            seen = await self._see(task, plane, probe=not first)
-            return (await self._drive(task, plane, pen, seen, decide)).outcome
+            async with self._projection(task, pen) as projection:
+                fresh = not task.order.status.get("conditions")
+                await self._read(projection, task, probe=not fresh)
+                return (await projection.drive(_judge_of(task))).outcome
 
     @activity.defn(name="remove_project")
     async def remove_project(self, task: Task) -> Removal:
@@ -83,134 +81,45 @@ class KeystoneProjects:
             if task.plane is None:
                 await self._fail_open(task, pen)
                 return Removal()
-            return await self._remove(task, task.plane, pen)
+            async with self._projection(task, pen) as projection:
+                await projection.follow(task.order.plane_namespace, _KINDS)
+                removing = await projection.drive(_removal_of(task))
+            if not removing.left:
+                await self._drop_claims(task, pen)
+            return Removal(left=removing.left)
 
-    async def look(self, task: Task) -> Decision:
-        decide, plane = _judge_of(task)
-        seen = await self._see(task, plane, probe=True)
-        decision = decide(seen)
-        if decision.do is not Next.CLAIM:
-            return decision
-        # Whose claim it is can be read; without that every look of the order that lost would call for a pass.
-        holder = await claims.holder_of(self._management, plane.namespace, children.claim(plane, _project_name(task)))
-        return decide(seen.model_copy(update={"claimed_by": holder}))
-
-    async def still(self, task: Task) -> Outcome | None:
-        """Counts as a call of the block that would have found the same."""
-        began = time.perf_counter()
-        decision = await self.look(task)
-        if decision.do is not Next.NOTHING or not decision.verdict.status:
-            return None
-        observe("KeystoneProjectProvision", time.perf_counter() - began)
-        return decision.outcome
+    async def look(self, task: Task) -> Looked:
+        async with self._projection(task) as projection:
+            await self._read(projection, task, probe=True)
+            decision = await projection.look(_judge_of(task))
+        return Looked(outcome=decision.outcome, due=bool(decision.do))
 
     async def look_removal(self, task: Task) -> Removal:
         held = await self._held(task)
         if held or task.plane is None:
             return Removal(held=held)
-        left = await self._children(task)
-        decision = judge_removal(_seen_of(task, left))
-        undeleted = decision.verdict.status and any(not child.deleting for child in left)
-        if undeleted or decision.do is not Next.NOTHING:
-            return Removal(left=("a write is due",))
-        return Removal(left=_words(left, decision))
+        async with self._projection(task) as projection:
+            await projection.list(task.order.plane_namespace, _KINDS)
+            removing = await projection.look(_removal_of(task))
+        return Removal(left=("a write is due",) if removing.do else removing.left)
 
-    # -- provisioning -------------------------------------------------------------------------------------------
+    def _projection(self, task: Task, pen: Pen | None = None) -> Projection:
+        labels, failed = ownership_labels(task.ref), reasons.TRANSPORT_RETRY_FAILED
+        return Projection(self._management, task.ref, labels, pen, failed)
 
-    async def _see(self, task: Task, plane: ControlPlane, *, probe: bool) -> Seen:
+    async def _read(self, projection: Projection, task: Task, *, probe: bool) -> None:
         """Reads the managed Project, and the probe if there may be one that matters."""
-        project = await korc.read(self._management, KORC_PROJECT, plane.namespace, children.project_name(task.ref))
-        asked: KorcObject | None = None
-        if probe and (project is None or (meaning.terminal(project) is not None and not project.status.id)):
-            asked = await korc.read(self._management, KORC_PROJECT, plane.namespace, children.probe_name(task.ref))
-        return Seen(project=project, probe=asked, now=datetime.now(UTC))
-
-    async def _drive(self, task: Task, plane: ControlPlane, pen: Pen, seen: Seen, decide: Judge) -> Decision:
-        """Writes what the judge wants until it wants nothing, and lingers for K-ORC's answer to each write."""
-        until: float | None = None
-        decision = decide(seen)
-        for _ in range(_MOST_WRITES):
-            decision = decide(seen)
-            if decision.do is not Next.NOTHING:
-                await pen.lift()
-                seen = await self._act(decision.do, task, plane, seen)
-                until = time.monotonic() + min(korc.LINGER_SECONDS, pen.left)
-                continue
-            if until is None or time.monotonic() >= until or decision.verdict.reason not in _LINGER_ON:
-                return decision
-            seen, changed = await self._linger(seen, until, decide)
-            if not changed:
-                return decide(seen)
-        _log.warning("writes do not stick, a later pass goes on", extra={"order": task.ref.workflow_id})
-        return decision
-
-    async def _act(self, do: Next, task: Task, plane: ControlPlane, seen: Seen) -> Seen:
-        """The one write, and what is known after it."""
-        name, changed = _project_name(task), dict[str, Any]()
-        match do:
-            case Next.APPLY_PROBE:
-                body = children.probe(task.ref, plane, name)
-                probe = await korc.create(self._management, KORC_PROJECT, body)
-                changed["probe"] = probe or await self._read_probe(task, plane)
-            case Next.DROP_PROBE:
-                await self._delete(task, seen.probe)
-                changed["probe"] = await self._read_probe(task, plane)
-            case Next.CLAIM:
-                lease, labels = children.claim(plane, name), ownership_labels(task.ref)
-                holder = task.ref.workflow_id
-                changed["claimed_by"] = await claims.claim(self._management, plane.namespace, lease, holder, labels)
-            case Next.APPLY:
-                # Before the child, so that a crash between the two asks again instead of leaving a probe behind.
-                await self._delete(task, seen.probe)
-                body = children.project(task.ref, plane, name)
-                changed["probe"] = None
-                changed["project"] = await korc.apply(self._management, KORC_PROJECT, body, seen.project)
-            case Next.UNLATCH if seen.project is not None:
-                failed = reasons.TRANSPORT_RETRY_FAILED
-                cleared = await korc.unlatch(self._management, KORC_PROJECT, seen.project, failed)
-                # Not before: a clearing that is refused comes again after a pause, and a probe made anew for each
-                # attempt would cut that pause short by its own events.
-                await self._delete(task, seen.probe)
-                again = await self._see(task, plane, probe=False) if cleared is None else seen
-                changed = {"probe": None, "project": cleared or again.project}
-            case Next.DETACH if seen.project is not None:
-                changed["project"] = await korc.detach(self._management, KORC_PROJECT, seen.project)
-        _log.info("%s", do.value, extra={"order": task.ref.workflow_id})
-        return seen.model_copy(update={**changed, "now": datetime.now(UTC)})
-
-    async def _linger(self, seen: Seen, until: float, decide: Judge) -> tuple[Seen, bool]:
-        """Follows the child that is waited on; True as soon as the judge says something that ends the wait."""
-        field = "probe" if seen.project is None or (seen.probe is not None and not seen.project.deleting) else "project"
-        child: KorcObject | None = getattr(seen, field)
-        if child is None:
-            return seen, False
-        async with aclosing(korc.follow(self._management, KORC_PROJECT, child, until - time.monotonic())) as changes:
-            async for change in changes:
-                seen = seen.model_copy(update={field: change, "now": datetime.now(UTC)})
-                decision = decide(seen)
-                if decision.do is not Next.NOTHING or decision.verdict.reason not in _LINGER_ON:
-                    return seen, True
-        return seen, False
-
-    async def _read_probe(self, task: Task, plane: ControlPlane) -> KorcObject | None:
-        return await korc.read(self._management, KORC_PROJECT, plane.namespace, children.probe_name(task.ref))
-
-    async def _delete(self, task: Task, child: KorcObject | None) -> None:
-        """Deletes a child of the order. A managed one without an id goes only as it was judged: K-ORC, which deletes
-        such a one by name, may have begun to make it since."""
-        if child is None or child.deleting or not owned(child.metadata.labels, ownership_labels(task.ref)):
-            return
-        meta = child.metadata
-        settled = child.status.id or child.spec.get("managementPolicy") == "unmanaged"
-        version = "" if settled else meta.resource_version
-        await self._management.delete(KORC_PROJECT, meta.namespace, meta.name, meta.uid, version)
+        plane, name = _plane_and_name(task)
+        project = children.project(task.ref, plane, name)
+        await projection.get(project)
+        live = projection.seen.of(project)
+        if probe and (live is None or (meaning.terminal(live) is not None and not live.status.id)):
+            await projection.get(children.probe(task.ref, plane, name))
 
     async def _pen(self, task: Task, *, deleting: bool) -> Pen:
         begun = time.monotonic()
         home = await self._clusters.get(task.ref.cluster)
         return Pen(home, KEYSTONE_PROJECT, task.ref, task.order.uid, deleting=deleting, begun=begun)
-
-    # -- removal ------------------------------------------------------------------------------------------------
 
     async def _held(self, task: Task) -> tuple[Verdict, ...]:
         """The verdict of what still names the order as its project; assignments are looked at first."""
@@ -226,56 +135,21 @@ class KeystoneProjects:
                 return (Verdict(type=type_, status=False, reason=reason, message=message, again=FROZEN_SECONDS),)
         return ()
 
-    async def _children(self, task: Task) -> list[KorcObject]:
-        """The order's children, the managed one first."""
-        labels, prefix = ownership_labels(task.ref), children.prefix(task.ref)
-        found = await korc.owned_by(self._management, KORC_PROJECT, task.order.plane_namespace, labels)
-        ours = [child for child in found if sweepable(child.metadata.name, child.metadata.labels, labels, prefix)]
-        return sorted(ours, key=lambda child: child.spec.get("managementPolicy") == "unmanaged")
-
-    async def _remove(self, task: Task, plane: ControlPlane, pen: Pen) -> Removal:
-        """Deletes what is there and stays a moment to see it go; what is left is in the answer."""
-        left = await self._children(task)
-        if left:
-            decision = judge_removal(_seen_of(task, left))
-            if not decision.verdict.status:
-                decision = await self._drive(task, plane, pen, _seen_of(task, left), judge_removal)
-                left = await self._children(task)
-            if not decision.verdict.status:
-                return Removal(left=_words(left, decision))
-            for child in left:
-                await pen.lift()
-                await self._delete(task, child)
-            if left:
-                async with aclosing(korc.follow(self._management, KORC_PROJECT, left[0], korc.LINGER_SECONDS)) as going:
-                    async for change in going:
-                        if change is None:
-                            break
-                left = await self._children(task)
-        if not left:
-            await pen.lift()
-            await claims.drop(self._management, task.order.plane_namespace, ownership_labels(task.ref))
-        return Removal(left=_words(left, None))
-
     async def _fail_open(self, task: Task, pen: Pen) -> None:
         """The plane is gone and K-ORC has no credentials left: the deletes are issued, their outcome gates nothing."""
         await pen.lift()
         try:
-            left = await self._children(task)
-            if (project := _seen_of(task, left).project) and judge_abandoned(project).do is Next.DETACH:
-                await korc.detach(self._management, KORC_PROJECT, project)
-                left = await self._children(task)
-            for child in left:
-                await self._delete(task, child)
-            await claims.drop(self._management, task.order.plane_namespace, ownership_labels(task.ref))
+            async with self._projection(task, pen) as projection:
+                await projection.list(task.order.plane_namespace, _KINDS)
+                await projection.drive(_removal_of(task))
+            await self._drop_claims(task, pen)
         except ClusterError as error:
             _log.warning("the ControlPlane is gone and a child may be left: %s", error, extra={"order": task.ref.workflow_id})  # fmt: skip  # noqa: E501
 
+    async def _drop_claims(self, task: Task, pen: Pen) -> None:
+        await pen.lift()
+        await claims.drop(self._management, task.order.plane_namespace, ownership_labels(task.ref))
 
-_MOST_WRITES = 12
-"""Writes of one step; a server that changes what is applied would otherwise be written to until the deadline."""
-
-_LINGER_ON = frozenset({reasons.PROBING, reasons.WAITING})
 
 _REFERENCES = (
     (KEYSTONE_ROLE_ASSIGNMENT, reasons.REFERENCED_BY_ASSIGNMENTS),
@@ -296,30 +170,17 @@ async def _referring(home: Cluster, kind: Kind, task: Task) -> list[str]:
     )
 
 
-def _project_name(task: Task) -> str:
-    return KeystoneProjectSpec.model_validate(task.order.spec).effective_name(task.ref.name)
-
-
-def _judge_of(task: Task) -> tuple[Judge, ControlPlane]:
-    plane, name = task.plane, _project_name(task)
-    if plane is None:
+def _plane_and_name(task: Task) -> tuple[ControlPlane, str]:
+    if task.plane is None:
         raise ValueError("a project is provisioned only past the gate that reads its plane")
-    return (lambda seen: judge(task.ref, name, plane, seen)), plane
+    return task.plane, KeystoneProjectSpec.model_validate(task.order.spec).effective_name(task.ref.name)
 
 
-def _seen_of(task: Task, left: list[KorcObject]) -> Seen:
-    named = {child.metadata.name: child for child in left}
-    return Seen(
-        project=named.get(children.project_name(task.ref)),
-        probe=named.get(children.probe_name(task.ref)),
-        now=datetime.now(UTC),
-    )
+def _judge_of(task: Task) -> Callable[[Seen], Decision]:
+    plane, name = _plane_and_name(task)
+    return lambda seen: judge(task.ref, name, plane, seen)
 
 
-def _words(left: list[KorcObject], decision: Decision | None) -> tuple[str, ...]:
-    if decision is not None and not decision.verdict.status:
-        return (decision.verdict.message,)
-    return tuple(
-        f"Project {child.metadata.namespace}/{child.metadata.name} to be gone (K-ORC: {meaning.words(child)})"
-        for child in left
-    )
+def _removal_of(task: Task) -> Callable[[Seen], Removing]:
+    marks = Marks(labels=ownership_labels(task.ref), prefix=children.prefix(task.ref))
+    return lambda seen: judge_removal(_KINDS, marks, task.plane, seen)

@@ -7,7 +7,9 @@ kind's own judge.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
@@ -17,31 +19,39 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from activities.cluster import CONTROL_PLANE, Cluster, Kind, Object
 from activities.clusters import BadKubeconfig, Clusters, Unregistered
 from activities.errors import ClusterError, Conflict, NotServed, at_boundary
+from activities.instrument import observe
 from workflows.api.controlplane import PAUSED, ControlPlane
 from workflows.scaffold import gates
 from workflows.scaffold.order import OrderRef
 from workflows.scaffold.steps import RETRY, Admitted, OrderSeen, Removal, Report, State, Task, Wait
-from workflows.scaffold.verdict import Decision, Next, Outcome, Verdict
+from workflows.scaffold.verdict import Outcome, Verdict
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What a look finds of an order, and whether a step would write something now."""
+
+    outcome: Outcome
+    due: bool
 
 
 class KindSteps(Protocol):
     """What a kind tells the shared steps about itself. Its looks only read.
 
-    still  how an order stands that was Ready: None when a step has something to do for it, or would say otherwise
+    blocks  the metric names of its steps (contracts 9.3)
     """
 
     kind: Kind
     finalizer: str
     condition_types: tuple[str, ...]
     error_reason: str
+    blocks: tuple[str, ...]
 
     def gate(self, plane: ControlPlane) -> gates.Gate | None: ...
 
-    async def look(self, task: Task) -> Decision: ...
-
-    async def still(self, task: Task) -> Outcome | None: ...
+    async def look(self, task: Task) -> Looked: ...
 
     async def look_removal(self, task: Task) -> Removal: ...
 
@@ -155,9 +165,8 @@ class Orders:
                 return admitted.refused != wait.verdicts
             if self._owes_finalizer(admitted):
                 return True
-            decision = await kind.look(task)
-            due = decision.do is not Next.NOTHING and not order.paused
-            return due or decision.outcome.verdicts != wait.verdicts
+            looked = await kind.look(task)
+            return (looked.due and not order.paused) or looked.outcome.verdicts != wait.verdicts
         except Exception as error:
             _log.info("a look failed, a pass follows: %s", error, extra={"order": wait.ref.workflow_id})
             return True
@@ -170,10 +179,16 @@ class Orders:
         """
         if admitted.refused or not _was_ready(admitted.order):
             return None
+        kind, began = self._kinds[ref.kind], time.perf_counter()
         try:
-            return await self._kinds[ref.kind].still(Task(ref=ref, order=admitted.order, plane=admitted.plane))
+            looked = await kind.look(Task(ref=ref, order=admitted.order, plane=admitted.plane))
         except ClusterError:
             return None  # the steps meet it as well, and say it on their own conditions
+        if looked.due or not all(verdict.status for verdict in looked.outcome.verdicts):
+            return None
+        for block in kind.blocks:
+            observe(block, time.perf_counter() - began)
+        return looked.outcome
 
     async def _read(self, ref: OrderRef, *, gated: bool) -> tuple[Admitted, Object | None, Cluster | None]:
         """The order, its plane and, if asked, the gates. Writes nothing."""

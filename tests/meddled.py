@@ -5,7 +5,7 @@ The requests themselves are real; only their moment and their answer are in the 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,6 +67,14 @@ class Meddled(Cluster):
         if self.after is not None:
             await self.after(call)
         return answer
+
+    async def watch(self, kind: Kind, *args: Any, **options: Any) -> AsyncGenerator[Object]:
+        call = Call("GET", kind.plural, "", "", None)
+        if self.before is not None:
+            await self.before(call)
+        self.calls.append(call)
+        async for event in super().watch(kind, *args, **options):
+            yield event
 
     def sent(self) -> list[str]:
         return [str(call) for call in self.calls]

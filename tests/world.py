@@ -290,7 +290,11 @@ class World:
         ref = await self.order(name, project, cluster=cluster)
         async with self.korc.playing():
             await self.passes_until(ref, reasons.PROVISIONED)
+            await until(lambda: self._gone(self.probe_of(ref)))
         return ref
+
+    async def _gone(self, child: str) -> bool:
+        return child not in await self.names()
 
     async def passes_until(self, ref: OrderRef, reason: str, seconds: float = 60) -> None:
         """Passes until the order reads so; the first is enough unless K-ORC, or this machine, is slow."""

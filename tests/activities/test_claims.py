@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from activities import korc
+from activities import projection
 from activities.cluster import LEASE
 from activities.clusters import Clusters
 from activities.keystoneproject import KeystoneProjects
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.api, pytest.mark.row("P14")]
 
 @pytest.fixture(autouse=True)
 def _short_lingering(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(korc, "LINGER_SECONDS", 0.05)
+    monkeypatch.setattr(projection, "LINGER_SECONDS", 0.05)
 
 
 @pytest_asyncio.fixture
@@ -118,11 +118,11 @@ async def test_the_loser_waits_without_passes_and_gets_it_once_the_winner_is_gon
     task = await world.task(loser)
     (verdict,) = (await retried(world.projects.provision_project, task)).verdicts
     assert (await world.projects.look(task)).outcome.verdicts == (verdict,)
-    assert (await world.projects.look(task)).do.name == "NOTHING"
+    assert (await world.projects.look(task)).due is False
     assert [each["metadata"]["resourceVersion"] for each in await world.children()] == before
     await world.removed(winner)
     assert await world.leases() == []
-    assert (await world.projects.look(await world.task(loser))).do.name != "NOTHING"
+    assert (await world.projects.look(await world.task(loser))).due
     await world.korc.let_go(world.project_of(winner))
     await world.one_pass(loser)
     assert await made_by(world, winner, loser) == [loser]

@@ -11,7 +11,7 @@ import pytest
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.testing import ActivityEnvironment
 
-from activities import korc
+from activities import projection
 from activities.cluster import CONTROL_PLANE, KEYSTONE_PROJECT, KORC_PROJECT
 from activities.clusters import Clusters
 from activities.errors import ClusterError, Conflict
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.api
 
 @pytest.fixture(autouse=True)
 def _short_lingering(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(korc, "LINGER_SECONDS", 0.2)
+    monkeypatch.setattr(projection, "LINGER_SECONDS", 0.2)
 
 
 def through(meddled: Meddled) -> Orders:

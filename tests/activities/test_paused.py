@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from activities import korc
+from activities import projection
 from activities.cluster import CONTROL_PLANE, KORC_PROJECT
 from tests.audit import Audit, writes
 from tests.world import TARGET, World, run
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.api, pytest.mark.row("P16")]
 
 @pytest.fixture(autouse=True)
 def _short_lingering(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(korc, "LINGER_SECONDS", 0.2)
+    monkeypatch.setattr(projection, "LINGER_SECONDS", 0.2)
 
 
 async def pause(world: World, ref: OrderRef, where: str, value: str | None = "true") -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from activities import korc
+from activities import projection
 from activities.cluster import KEYSTONE_PROJECT, KORC_PROJECT
 from activities.clusters import Clusters
 from activities.errors import ClusterError, Conflict
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.api
 @pytest.fixture(autouse=True)
 def _short_lingering(monkeypatch: pytest.MonkeyPatch) -> None:
     """These tests answer between the steps; what a step sees while it lingers is tested with K-ORC playing."""
-    monkeypatch.setattr(korc, "LINGER_SECONDS", 0.2)
+    monkeypatch.setattr(projection, "LINGER_SECONDS", 0.2)
 
 
 async def provision(world: World, ref: OrderRef) -> Outcome:
@@ -335,8 +335,9 @@ async def test_a_project_that_appears_between_look_and_apply_is_not_overwritten(
     plane = task.plane
     assert plane is not None
     theirs = await world.child(world.project_of(ref), FOREIGN)
+    body = children.project(ref, plane, "reporting")
     with pytest.raises(Conflict):
-        await korc.apply(world.clusters.management, KORC_PROJECT, children.project(ref, plane, "reporting"), None)
+        await projection.apply_onto(world.clusters.management, KORC_PROJECT, body, None)
     assert await world.korc.get(world.project_of(ref)) == theirs
 
 
@@ -347,14 +348,14 @@ async def test_an_apply_lands_on_the_object_that_was_read_or_on_none(world: Worl
     plane = task.plane
     assert plane is not None
     body = children.project(ref, plane, "reporting")
-    first = await korc.apply(world.clusters.management, KORC_PROJECT, body, None)
-    await world.admin.delete(KORC_PROJECT, world.plane_ns, first.metadata.name, first.metadata.uid)
-    again = await world.child(first.metadata.name, FOREIGN)
+    meta = (await projection.apply_onto(world.clusters.management, KORC_PROJECT, body, None))["metadata"]
+    await world.admin.delete(KORC_PROJECT, world.plane_ns, meta["name"], meta["uid"])
+    again = await world.child(meta["name"], FOREIGN)
     with pytest.raises(Conflict):
-        await korc.apply(world.clusters.management, KORC_PROJECT, body, first)
-    await world.clusters.management.delete(KORC_PROJECT, world.plane_ns, first.metadata.name, first.metadata.uid)
-    assert await world.korc.get(first.metadata.name) == again
-    assert again["metadata"]["uid"] != first.metadata.uid
+        await projection.apply_onto(world.clusters.management, KORC_PROJECT, body, meta["uid"])
+    await world.clusters.management.delete(KORC_PROJECT, world.plane_ns, meta["name"], meta["uid"])
+    assert await world.korc.get(meta["name"]) == again
+    assert again["metadata"]["uid"] != meta["uid"]
 
 
 # -- drift -----------------------------------------------------------------------------------------------------------

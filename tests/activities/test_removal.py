@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from activities import korc
+from activities import projection
 from activities.cluster import KEYSTONE_APPLICATION_CREDENTIAL, KEYSTONE_ROLE_ASSIGNMENT, KORC_PROJECT
 from activities.clusters import Clusters
 from activities.errors import ClusterError
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.api
 
 @pytest.fixture(autouse=True)
 def _short_lingering(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(korc, "LINGER_SECONDS", 0.2)
+    monkeypatch.setattr(projection, "LINGER_SECONDS", 0.2)
 
 
 async def remove(world: World, ref: OrderRef) -> Removal:
@@ -130,7 +130,7 @@ async def test_the_managed_project_goes_before_the_probe_and_the_finalizer_last(
     ref = await world.ready()
     plane = (await world.task(ref)).plane
     assert plane is not None
-    await korc.create(world.clusters.management, KORC_PROJECT, children.probe(ref, plane, ref.name))
+    await world.clusters.management.create(KORC_PROJECT, children.probe(ref, plane, ref.name))
     await world.korc.available(world.probe_of(ref))
     await world.delete(ref)
     audit = Audit(world.stack)
@@ -257,8 +257,8 @@ async def test_what_korc_takes_up_between_look_and_delete_is_not_deleted_by_name
     task = await world.removal(ref)
     removal = await run(KeystoneProjects(Clusters(meddled, REGISTRATIONS)).remove_project, task)
     assert await policy(world, ref) == (None, False)
-    # And the next look knows that something is to be done, or to be waited for.
-    assert (await world.projects.look_removal(task)).left != removal.left
+    assert "being created at this moment" in removal.left[0]
+    assert (await world.projects.look_removal(task)).left == removal.left
     await world.korc.available(world.project_of(ref))
     await remove(world, ref)
     assert await policy(world, ref) == (None, True)
@@ -326,7 +326,7 @@ async def test_a_probe_older_than_the_failure_decides_nothing(world: World) -> N
     ref = await without_id(world)
     task = await world.task(ref)
     assert task.plane is not None
-    await korc.create(world.clusters.management, KORC_PROJECT, children.probe(ref, task.plane, ref.name))
+    await world.clusters.management.create(KORC_PROJECT, children.probe(ref, task.plane, ref.name))
     await world.korc.absent(world.probe_of(ref))
     old = (await world.korc.there(world.probe_of(ref)))["metadata"]["uid"]
     await asyncio.sleep(1.1)

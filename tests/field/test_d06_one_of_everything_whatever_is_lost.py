@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from activities import korc
+from activities import projection
 from activities.cluster import Cluster
 from deploy.local.part import Stack
 from tests.meddled import Call, Meddled, lost
@@ -71,7 +71,7 @@ async def test_the_answer_of_a_write_is_lost_after_the_server_did_it(api_stack: 
 
 
 async def test_the_answer_of_each_write_of_a_removal_is_lost(api_stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(korc, "LINGER_SECONDS", 1)
+    monkeypatch.setattr(projection, "LINGER_SECONDS", 1)
     lines: list[Meddled] = []
 
     def through(cluster: Cluster) -> Meddled:

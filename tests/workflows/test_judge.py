@@ -23,9 +23,12 @@ from tests.workflows.things import (
 )
 from workflows.api.korc import KorcObject
 from workflows.keystoneproject import children
-from workflows.keystoneproject.judge import Seen, judge, judge_removal
+from workflows.keystoneproject.judge import judge
+from workflows.scaffold.child import Seen
 from workflows.scaffold.korc import UNLATCHED_AT
-from workflows.scaffold.verdict import Decision, Next
+from workflows.scaffold.naming import ownership_labels
+from workflows.scaffold.removal import Marks, Removing, judge_removal
+from workflows.scaffold.verdict import Act, Decision
 
 URL = "https://keystone.example.com/v3"
 ORDER = order()
@@ -49,15 +52,27 @@ def ask(
     external: str = "",
     **admin: Any,
 ) -> Decision:
-    seen = Seen(project=project, probe=probe, claimed_by=claimed_by, now=NOW)
-    return judge(ORDER, name, plane(external=external, **admin), seen)
+    where = plane(external=external, **admin)
+    claims = {} if claimed_by is None else {children.claim(where, name): claimed_by}
+    return judge(ORDER, name, where, seen(project, probe, claims))
 
 
-def says(decision: Decision, reason: str, do: Next = Next.NOTHING, again: float | None = 10) -> str:
+def seen(project: KorcObject | None, probe: KorcObject | None, claims: dict[str, str] | None = None) -> Seen:
+    there = {f"Project/{child.metadata.name}": child for child in (project, probe) if child is not None}
+    return Seen(children=there, claims=claims or {}, now=NOW)
+
+
+PROJECT, PROBE = children.project_name(ORDER), children.probe_name(ORDER)
+APPLY_PROBE, DROP_PROBE = (Act.CREATE, PROBE), (Act.DELETE, PROBE)
+CLAIM, APPLY = (Act.CLAIM, children.claim(plane(), "billing")), (Act.APPLY, PROJECT)
+UNLATCH, DETACH, DELETE = (Act.UNLATCH, PROJECT), (Act.DETACH, PROJECT), (Act.DELETE, PROJECT)
+
+
+def says(decision: Decision, reason: str, *do: tuple[Act, str], again: float | None = 10) -> str:
     """Asserts what is found, what is to be done, and when to look again; the message."""
     verdict = decision.verdict
     assert (verdict.type, verdict.status, verdict.reason) == ("ProjectReady", reason == "ProjectProvisioned", reason)
-    assert decision.do is do
+    assert tuple((write.act, write.name) for write in decision.do) == do
     assert verdict.again == again
     assert verdict.message
     if not verdict.status:
@@ -93,19 +108,19 @@ def test_a_reserved_name_is_refused_in_any_spelling_and_nothing_is_created(name:
      "service_glance", " admin", "xservice-nova"],
 )  # fmt: skip
 def test_neighbours_of_reserved_names_pass(name: str) -> None:
-    says(ask(name=name), "ProbingForCollision", Next.APPLY_PROBE)
+    says(ask(name=name), "ProbingForCollision", APPLY_PROBE)
 
 
 def test_the_reserved_admin_project_is_the_planes_own() -> None:
     says(ask(name="SYSTEM", projectName="system"), "ProjectCollision", again=600)
-    says(ask(name="admin", projectName="system"), "ProbingForCollision", Next.APPLY_PROBE)
+    says(ask(name="admin", projectName="system"), "ProbingForCollision", APPLY_PROBE)
 
 
 # -- before the managed project exists --------------------------------------------------------------------------
 
 
 def test_a_probe_is_asked_first() -> None:
-    assert "'billing'" in says(ask(), "ProbingForCollision", Next.APPLY_PROBE)
+    assert "'billing'" in says(ask(), "ProbingForCollision", APPLY_PROBE)
 
 
 def test_a_probe_without_an_answer_is_waited_for() -> None:
@@ -131,13 +146,13 @@ def test_what_exists_already_is_never_taken_over(conditions: tuple[dict[str, Any
 def test_a_probe_that_found_something_is_asked_anew_after_a_while() -> None:
     """An import never notices that what it found has gone since."""
     says(ask(probe=probe(AVAILABLE, age=timedelta(minutes=14))), "ProjectCollision")
-    says(ask(probe=probe(AVAILABLE, age=timedelta(minutes=16))), "ProjectCollision", Next.DROP_PROBE)
+    says(ask(probe=probe(AVAILABLE, age=timedelta(minutes=16))), "ProjectCollision", DROP_PROBE)
 
 
 def test_a_name_that_is_free_is_claimed_before_it_is_taken() -> None:
     free = probe(*ABSENT)
-    says(ask(probe=free), "WaitingForProject", Next.CLAIM)
-    says(ask(probe=free, claimed_by=ORDER.workflow_id), "WaitingForProject", Next.APPLY)
+    says(ask(probe=free), "WaitingForProject", CLAIM)
+    says(ask(probe=free, claimed_by=ORDER.workflow_id), "WaitingForProject", APPLY, DROP_PROBE)
 
 
 @pytest.mark.parametrize("holder", ["KeystoneProject:team-b/reporting", "KeystoneProject:team-a/reporting@edge-1", ""])
@@ -159,7 +174,7 @@ def test_a_strangers_object_under_the_probes_name_is_left_alone() -> None:
 
 def test_a_probe_of_an_earlier_order_is_waited_for_or_dropped() -> None:
     says(ask(probe=probe(*ABSENT, deleting=True)), "ProbingForCollision")
-    says(ask(probe=probe(*ABSENT, name="other")), "ProbingForCollision", Next.DROP_PROBE)
+    says(ask(probe=probe(*ABSENT, name="other")), "ProbingForCollision", DROP_PROBE)
 
 
 # -- the managed project ----------------------------------------------------------------------------------------
@@ -223,11 +238,11 @@ def test_a_project_being_deleted_is_waited_for() -> None:
 
 
 def test_a_project_that_says_something_else_is_brought_up_to_date() -> None:
-    says(ask(managed(AVAILABLE, id_="p-1", name="older")), "WaitingForProject", Next.APPLY)
+    says(ask(managed(AVAILABLE, id_="p-1", name="older")), "WaitingForProject", APPLY)
     stale = korc(
         AVAILABLE, id_="p-1", body=children.project(ORDER, plane(cloudCredentialsRef={"cloudName": "x"}), "billing")
     )
-    says(ask(stale), "WaitingForProject", Next.APPLY)
+    says(ask(stale), "WaitingForProject", APPLY)
 
 
 def test_what_korc_or_people_add_is_no_difference() -> None:
@@ -249,7 +264,7 @@ def just_cleared() -> dict[str, str]:
 
 
 def test_a_latch_with_a_known_resource_is_cleared_when_it_is_due() -> None:
-    assert REFUSED in says(ask(managed(*LATCHED, id_="p-1")), "ProjectFailed", Next.UNLATCH)
+    assert REFUSED in says(ask(managed(*LATCHED, id_="p-1")), "ProjectFailed", UNLATCH)
     says(ask(managed(*LATCHED, id_="p-1", annotations=just_cleared())), "ProjectFailed")
 
 
@@ -260,11 +275,11 @@ def test_a_misconfiguration_stays_latched() -> None:
 
 def test_a_latch_without_a_resource_is_cleared_only_past_a_probe_younger_than_it() -> None:
     latched = managed(*LATCHED)
-    says(ask(latched), "WaitingForProject", Next.APPLY_PROBE)
+    says(ask(latched), "WaitingForProject", APPLY_PROBE)
     says(ask(latched, probe(*WORKING)), "WaitingForProject")
     says(ask(latched, probe(*ABSENT, deleting=True)), "WaitingForProject")
-    says(ask(latched, probe(*ABSENT, age=timedelta(minutes=4))), "WaitingForProject", Next.DROP_PROBE)
-    says(ask(latched, probe(*ABSENT, age=timedelta(minutes=2))), "ProjectFailed", Next.UNLATCH)
+    says(ask(latched, probe(*ABSENT, age=timedelta(minutes=4))), "WaitingForProject", DROP_PROBE)
+    says(ask(latched, probe(*ABSENT, age=timedelta(minutes=2))), "ProjectFailed", UNLATCH)
     says(ask(latched, probe(AVAILABLE, age=timedelta(minutes=2))), "ProjectCollision")
     says(ask(managed(*LATCHED, annotations=just_cleared())), "ProjectFailed")
 
@@ -273,8 +288,8 @@ def test_an_update_is_no_way_around_that_probe() -> None:
     """A new generation wakes K-ORC just as a clearing does."""
     for words in (REFUSED, "Expected HTTP 201 but got 409"):
         other = managed(*stopped(words, since=LATCHED_AT), name="older")
-        says(ask(other), "WaitingForProject", Next.APPLY_PROBE)
-        says(ask(other, probe(*ABSENT, age=timedelta(minutes=2))), "WaitingForProject", Next.APPLY)
+        says(ask(other), "WaitingForProject", APPLY_PROBE)
+        says(ask(other, probe(*ABSENT, age=timedelta(minutes=2))), "WaitingForProject", APPLY)
         says(ask(other, probe(AVAILABLE, age=timedelta(minutes=2))), "ProjectCollision")
 
 
@@ -287,13 +302,15 @@ def test_a_strangers_probe_answers_nothing_and_is_not_dropped() -> None:
 
 # -- removal ----------------------------------------------------------------------------------------------------
 
-
-def removal(project: KorcObject | None = None, probe: KorcObject | None = None) -> Decision:
-    return judge_removal(Seen(project=project, probe=probe, now=NOW))
+MARKS = Marks(labels=ownership_labels(ORDER), prefix=children.prefix(ORDER))
 
 
-def may_go(decision: Decision) -> bool:
-    return decision.verdict.status and decision.do is Next.NOTHING
+def removal(project: KorcObject | None = None, probe: KorcObject | None = None, *, gone: bool = False) -> Removing:
+    return judge_removal(("Project",), MARKS, None if gone else plane(), seen(project, probe))
+
+
+def does(removing: Removing) -> tuple[tuple[Act, str], ...]:
+    return tuple((write.act, write.name) for write in removing.do)
 
 
 DETACHED = {**children.project(ORDER, plane(), "billing")}
@@ -303,30 +320,48 @@ DETACHED["spec"] = {**DETACHED["spec"], "managedOptions": {"onDelete": "detach"}
 @pytest.mark.parametrize(
     "project",
     [
-        None,
         managed(AVAILABLE, id_="p-1"),
         managed(*LATCHED, id_="p-1"),
-        managed(*LATCHED, deleting=True),
         managed(*LATCHED, finalizers=()),
         managed(*LATCHED, finalizers=("example.org/hold",)),
         korc(*LATCHED, body=DETACHED),
     ],
 )
-def test_what_is_known_or_harmless_may_go(project: KorcObject | None) -> None:
-    assert may_go(removal(project))
+@pytest.mark.parametrize("gone", [False, True])
+def test_what_is_known_or_harmless_goes_managed_before_probe(project: KorcObject, gone: bool) -> None:
+    assert does(removal(project, gone=gone)) == (DELETE,)
+    assert does(removal(project, probe(*ABSENT), gone=gone)) == (DELETE, DROP_PROBE)
+
+
+def test_what_is_going_is_waited_for_and_what_is_gone_is_not() -> None:
+    going = removal(managed(*LATCHED, deleting=True))
+    assert (does(going), len(going.left), going.stays) == ((), 1, True)
+    assert removal() == Removing()
+
+
+def test_a_strangers_object_is_not_removed() -> None:
+    for project in (
+        managed(AVAILABLE, labels={}),
+        korc(AVAILABLE, body={**DETACHED, "metadata": {**DETACHED["metadata"], "name": "another"}}),
+    ):
+        assert removal(project) == Removing()
 
 
 def test_what_never_reached_keystone_is_let_go_of() -> None:
-    decision = removal(managed(*WORKING))
-    assert (decision.verdict.status, decision.do) == (False, Next.DETACH)
+    assert does(removal(managed(*WORKING))) == (DETACH,)
+
+
+def test_without_a_plane_what_has_no_id_is_let_go_of_and_nobody_is_waited_for() -> None:
+    found = removal(managed(*LATCHED), gone=True)
+    assert (does(found), found.stays) == ((DETACH,), False)
 
 
 def test_what_is_being_created_now_is_waited_for() -> None:
     creating = condition("Progressing", "True", "Progressing", "creating")
     for conditions in ((), (creating,)):
-        decision = removal(managed(*conditions, age=timedelta(seconds=5)))
-        assert (decision.verdict.status, decision.do) == (False, Next.NOTHING)
-        assert removal(managed(*conditions, age=timedelta(seconds=31))).do is Next.APPLY_PROBE
+        found = removal(managed(*conditions, age=timedelta(seconds=5)))
+        assert (does(found), len(found.left)) == ((), 1)
+        assert does(removal(managed(*conditions, age=timedelta(seconds=31)))) == (APPLY_PROBE,)
 
 
 TRANSIENT = (condition("Progressing", "True", "TransientError", "503", since=LATCHED_AT),)
@@ -335,12 +370,14 @@ TRANSIENT = (condition("Progressing", "True", "TransientError", "503", since=LAT
 @pytest.mark.parametrize("conditions", [LATCHED, stopped("409", since=LATCHED_AT), TRANSIENT])
 def test_without_an_id_a_probe_decides_whose_resource_the_name_is(conditions: tuple[dict[str, Any], ...]) -> None:
     project = managed(*conditions, age=timedelta(seconds=5))
-    assert removal(project).do is Next.APPLY_PROBE
-    assert removal(project, probe(*WORKING)).do is Next.NOTHING
-    assert not removal(project, probe(*WORKING)).verdict.status
-    assert not removal(project, probe(*ABSENT, deleting=True)).verdict.status
-    assert removal(project, probe(*ABSENT, age=timedelta(minutes=4))).do is Next.DROP_PROBE
-    assert may_go(removal(project, probe(*ABSENT, age=timedelta(minutes=2))))
+    assert does(removal(project)) == (APPLY_PROBE,)
+    (asked,) = removal(project).do
+    assert asked.body["spec"] == children.probe(ORDER, plane(), "billing")["spec"]
+    for unknown in (probe(*WORKING), probe(*ABSENT, deleting=True)):
+        assert does(removal(project, unknown)) == ()
+        assert removal(project, unknown).left
+    assert does(removal(project, probe(*ABSENT, age=timedelta(minutes=4)))) == (DROP_PROBE,)
+    assert does(removal(project, probe(*ABSENT, age=timedelta(minutes=2)))) == (DELETE, DROP_PROBE)
     strangers = removal(project, probe(AVAILABLE, age=timedelta(minutes=2)))
-    assert (strangers.verdict.status, strangers.do) == (False, Next.DETACH)
-    assert "left alone" in strangers.verdict.message
+    assert does(strangers) == (DETACH,)
+    assert "left alone" in strangers.left[0]

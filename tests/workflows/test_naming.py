@@ -44,6 +44,7 @@ def test_the_bodies_are_those_of_the_contract() -> None:
         "c5c3.io/keystoneproject-cluster": "",
     }
     assert children.project(order(), plane(), "billing") == {
+        "kind": "Project",
         "metadata": {"name": "reporting-fa5e0ba7-project-project", "namespace": "openstack", "labels": labels},
         "spec": {
             "managementPolicy": "managed",
@@ -53,6 +54,7 @@ def test_the_bodies_are_those_of_the_contract() -> None:
     }
     own = plane(cloudCredentialsRef={"secretName": "mine", "cloudName": "west"})
     assert children.probe(order(), own, "billing") == {
+        "kind": "Project",
         "metadata": {"name": "reporting-fa5e0ba7-project-project-probe", "namespace": "openstack", "labels": labels},
         "spec": {
             "managementPolicy": "unmanaged",

@@ -148,7 +148,9 @@ class ControlPlane(Model):
     def lean(self) -> ControlPlane:
         """The plane without what no gate or judge asks, so that a large one does not weigh on every history."""
         annotations = {key: value for key, value in self.metadata.annotations.items() if key == PAUSED}
-        meta = self.metadata.model_copy(update={"annotations": annotations, "labels": {}, "finalizers": ()})
+        meta = self.metadata.model_copy(
+            update={"annotations": annotations, "labels": {}, "finalizers": (), "owner_references": ()}
+        )
         conditions = tuple(each.model_copy(update={"message": ""}) for each in self.status.conditions)
         status = self.status.model_copy(update={"conditions": conditions})
         return self.model_copy(update={"metadata": meta, "status": status})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -38,6 +39,7 @@ class Meta(Model):
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
     finalizers: tuple[str, ...] = ()
+    owner_references: tuple[dict[str, Any], ...] = ()
     labels: dict[str, str] = Field(default_factory=dict)
     annotations: dict[str, str] = Field(default_factory=dict)
 

@@ -35,7 +35,7 @@ def claim(plane: ControlPlane, name: str) -> str:
 
 
 def project(order: OrderRef, plane: ControlPlane, name: str) -> dict[str, Any]:
-    return _child(project_name(order), order, plane) | {
+    return _project(project_name(order), order, plane) | {
         "spec": {
             "cloudCredentialsRef": plane.managed_cred_ref,
             "managementPolicy": "managed",
@@ -45,7 +45,7 @@ def project(order: OrderRef, plane: ControlPlane, name: str) -> dict[str, Any]:
 
 
 def probe(order: OrderRef, plane: ControlPlane, name: str) -> dict[str, Any]:
-    return _child(probe_name(order), order, plane) | {
+    return _project(probe_name(order), order, plane) | {
         "spec": {
             "cloudCredentialsRef": plane.cred_ref,
             "managementPolicy": "unmanaged",
@@ -54,5 +54,8 @@ def probe(order: OrderRef, plane: ControlPlane, name: str) -> dict[str, Any]:
     }
 
 
-def _child(name: str, order: OrderRef, plane: ControlPlane) -> dict[str, Any]:
-    return {"metadata": {"name": name, "namespace": plane.namespace, "labels": ownership_labels(order)}}
+def _project(name: str, order: OrderRef, plane: ControlPlane) -> dict[str, Any]:
+    return {
+        "kind": "Project",
+        "metadata": {"name": name, "namespace": plane.namespace, "labels": ownership_labels(order)},
+    }

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 
 from workflows.api.controlplane import ControlPlane
-from workflows.api.korc import KorcObject
+from workflows.api.korc import GROUP, KorcObject
 from workflows.api.meta import find
 
 PENDING_EXTERNAL = "Waiting for OpenStack resource to be created externally"
@@ -40,6 +40,17 @@ def up_to_date(child: KorcObject) -> bool:
         and available.status == "True"
         and available.observed_generation == child.metadata.generation
     )
+
+
+def available(child: KorcObject) -> bool:
+    """Available, for whatever generation: what a child is that is being changed meanwhile."""
+    condition = find(child.status.conditions, "Available")
+    return condition is not None and condition.status == "True"
+
+
+def finalizer(kind: str) -> str:
+    """K-ORC's own finalizer on objects of the kind; without it K-ORC has not begun with the object."""
+    return f"{GROUP}/{kind.lower()}"
 
 
 def terminal(child: KorcObject) -> str | None:

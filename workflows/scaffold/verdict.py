@@ -44,24 +44,37 @@ class Outcome(Model):
     fields: dict[str, Any] = Field(default_factory=dict)
 
 
-class Next(Enum):
-    """What a judge wants done before it is asked again. Each value is one write."""
+class Act(Enum):
+    """One write to a child, or for one."""
 
-    NOTHING = "nothing"
-    APPLY_PROBE = "apply the probe"
-    DROP_PROBE = "delete the probe"
+    CREATE = "create, unless an object has the name"
+    APPLY = "apply"
+    DELETE = "delete"
     CLAIM = "claim the identity"
-    APPLY = "apply the managed child"
     UNLATCH = "clear a latched transport error"
     DETACH = "let go of the resource in Keystone"
 
 
+class Write(Model):
+    """A write that a judge wants. `name` is the child's, or for a claim the Lease's."""
+
+    act: Act
+    kind: str
+    name: str
+    body: dict[str, Any] = Field(default_factory=dict)
+
+
 class Decision(Model):
-    """A judge's answer: how things stand, and the one write that would move them on."""
+    """A judge's answer: how things stand, and the writes that would move them on.
+
+    do     writes that may be made at the same time; the judge is asked again after them
+    stays  K-ORC may answer within seconds, so a step that has just written waits for it
+    """
 
     verdict: Verdict
-    do: Next = Next.NOTHING
+    do: tuple[Write, ...] = ()
     fields: dict[str, Any] = Field(default_factory=dict)
+    stays: bool = False
 
     @property
     def outcome(self) -> Outcome:

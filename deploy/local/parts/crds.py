@@ -16,7 +16,8 @@ from typing import Any
 import yaml
 
 from deploy.local import kube, pki, programs
-from deploy.local.part import Part, Stack, say
+from deploy.local.api import ApiError
+from deploy.local.part import Part, PartError, Stack, say
 
 # Program module, Go module, folder of CRDs in it.
 SOURCES = (
@@ -61,6 +62,7 @@ class Crds(Part):
         if len(there["items"] or ()) < len(crds):
             say(f"{len(crds)} kinds")
             await kube.apply(stack, "management", crds)
+            await asyncio.gather(*(_served(stack, crd) for crd in crds))
 
     def _digest(self) -> str:
         pinned = [programs.MODULES / program / "go.mod" for program, _, _ in SOURCES]
@@ -71,6 +73,23 @@ class Crds(Part):
 
     def _file(self, stack: Stack) -> Path:
         return stack.home / "programs" / f"crds-{self._digest()}.json"
+
+
+async def _served(stack: Stack, crd: dict[str, Any]) -> None:
+    """Waits until the kind is answered for: an API server takes a definition a moment before it serves it."""
+    spec = crd["spec"]
+    version = next(each["name"] for each in spec["versions"] if each["served"])
+    for _ in range(300):
+        try:
+            await kube.call(
+                stack, "management", "GET", f"/apis/{spec['group']}/{version}/{spec['names']['plural']}?limit=1"
+            )
+            return
+        except ApiError as error:
+            if error.code not in kube.SOON:
+                raise PartError(f"the management cluster does not serve {crd['metadata']['name']}: {error}") from None
+        await asyncio.sleep(0.1)
+    raise PartError(f"the management cluster does not serve {crd['metadata']['name']}")
 
 
 PARTS = (Crds(),)

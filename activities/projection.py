@@ -1,0 +1,325 @@
+"""An order's children during one step: what is seen of them, and every write to them, for every kind of order.
+
+What a child means is decided in `workflows.scaffold`; which writes come next, by the kind's judge.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any, Protocol, Self, TypeVar
+
+from temporalio.exceptions import ApplicationError
+
+from activities import claims
+from activities.cluster import INITIAL_EVENTS_END, KINDS, Cluster, Kind, Object
+from activities.errors import ClusterError, Conflict
+from activities.pen import Pen
+from workflows.api.korc import KorcObject
+from workflows.scaffold.child import Body, Seen, key
+from workflows.scaffold.korc import UNLATCHED_AT
+from workflows.scaffold.order import OrderRef
+from workflows.scaffold.ownership import owned
+from workflows.scaffold.verdict import Act, Write
+
+_log = logging.getLogger(__name__)
+
+LINGER_SECONDS = 4.0
+"""How long a step that has just written stays to see what becomes of it: K-ORC answers in about a second, and an answer
+seen here saves a ring, a pass and their requests."""
+
+_MOST_WRITES = 12
+"""Rounds of writes of one step; a server that changes what is applied would be written to until the deadline."""
+
+
+class Decided(Protocol):
+    """What a judge answers, as far as it is acted on."""
+
+    @property
+    def do(self) -> tuple[Write, ...]: ...
+
+    @property
+    def stays(self) -> bool: ...
+
+
+D = TypeVar("D", bound=Decided)
+
+
+class Projection:
+    """The children of one order, seen and written by one step. A context: what it follows ends with it.
+
+    labels  the order's ownership labels
+    pen     the right to write; without one this only looks
+    failed  error type of a clearing that the API server refuses for good (contracts 4.14)
+    """
+
+    def __init__(
+        self, cluster: Cluster, ref: OrderRef, labels: Mapping[str, str], pen: Pen | None = None, failed: str = ""
+    ) -> None:
+        self._cluster = cluster
+        self._ref = ref
+        self._labels = labels
+        self._pen = pen
+        self._failed = failed
+        self._children: dict[str, KorcObject] = {}
+        self._claims: dict[str, str] = {}
+        self._places: set[tuple[str, str]] = set()
+        self._since: dict[tuple[str, str], str] = {}
+        self._streams: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._moved = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for stream in self._streams.values():
+            stream.cancel()
+        await asyncio.gather(*self._streams.values(), return_exceptions=True)
+
+    @property
+    def seen(self) -> Seen:
+        return Seen(children=dict(self._children), claims=dict(self._claims), now=datetime.now(UTC))
+
+    async def get(self, *bodies: Body) -> None:
+        """Reads these children by name, whosever they are."""
+        await asyncio.gather(
+            *(self._get(body["kind"], body["metadata"]["namespace"], body["metadata"]["name"]) for body in bodies)
+        )
+
+    async def list(self, namespace: str, kinds: Iterable[str]) -> None:
+        """Reads all objects of these kinds that carry the order's labels; Secrets without what is in them."""
+        await asyncio.gather(*(self._list(kind, namespace) for kind in kinds))
+
+    async def follow(self, namespace: str, kinds: Iterable[str]) -> None:
+        """Like `list`, and goes on hearing of them: one request a kind does both."""
+        heard = []
+        for kind in kinds:
+            ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._streams[kind, namespace] = asyncio.create_task(self._stream(kind, namespace, "", ready))
+            heard.append(ready)
+        await asyncio.gather(*heard)
+
+    async def look(self, decide: Callable[[Seen], D]) -> D:
+        """What the judge says, without a write; whose a claim is can be read, so that a loser is told as such."""
+        decision = decide(self.seen)
+        asked = [write for write in decision.do if write.act is Act.CLAIM]
+        for write in asked:
+            await self._read_claim(write)
+        return decide(self.seen) if asked else decision
+
+    async def drive(self, decide: Callable[[Seen], D]) -> D:
+        """Writes what the judge wants until it wants nothing, and stays a while for the answer to each write."""
+        until, rounds = 0.0, 0
+        decision = decide(self.seen)
+        while rounds < _MOST_WRITES:
+            self._moved.clear()
+            if decision.do:
+                rounds += 1
+                for write in decision.do:
+                    await self._act(write)
+                until = time.monotonic() + min(LINGER_SECONDS, self._lent().left)
+            elif not decision.stays or not await self._change(until):
+                return decision
+            decision = decide(self.seen)
+        _log.warning("writes do not stick, a later pass goes on", extra={"order": self._ref.workflow_id})
+        return decision
+
+    # -- writes -------------------------------------------------------------------------------------------------
+
+    async def _act(self, write: Write) -> None:
+        await self._lent().lift()
+        kind, live = KINDS[write.kind], self._children.get(key(write.kind, write.name))
+        match write.act:
+            case Act.CLAIM:
+                await self._claim(write)
+            case Act.CREATE:
+                await self._create(kind, write)
+            case Act.APPLY:
+                uid = live.metadata.uid if live is not None else None
+                self._written(write.kind, await apply_onto(self._cluster, kind, write.body, uid))
+            case Act.DELETE if live is not None:
+                await self._delete(kind, live)
+            case Act.UNLATCH if live is not None:
+                await self._unlatch(kind, live)
+            case Act.DETACH if live is not None:
+                self._written(write.kind, await self._detach(kind, live))
+        _log.info("%s", write.act.value, extra={"order": self._ref.workflow_id, "child": f"{write.kind} {write.name}"})
+
+    async def _claim(self, write: Write) -> None:
+        namespace = write.body["metadata"]["namespace"]
+        holder = await claims.claim(self._cluster, namespace, write.name, self._ref.workflow_id, self._labels)
+        if holder is not None:
+            self._claims[write.name] = holder
+
+    async def _read_claim(self, write: Write) -> None:
+        holder = await claims.holder_of(self._cluster, write.body["metadata"]["namespace"], write.name)
+        if holder is not None:
+            self._claims[write.name] = holder
+
+    async def _create(self, kind: Kind, write: Write) -> None:
+        """An object that has the name already is not touched, whosever it is."""
+        try:
+            self._written(write.kind, await self._cluster.create(kind, write.body))
+        except Conflict:
+            await self._get(write.kind, write.body["metadata"]["namespace"], write.name)
+
+    async def _delete(self, kind: Kind, child: KorcObject) -> None:
+        """Deletes a child of the order. A managed one without an id goes only as it was judged: K-ORC, which deletes
+        such a one by name, may have begun to make it since."""
+        meta = child.metadata
+        if child.deleting or not owned(meta.labels, self._labels):
+            return
+        settled = child.status.id or child.spec.get("managementPolicy") != "managed"
+        version = "" if settled else meta.resource_version
+        left = await self._cluster.delete(kind, meta.namespace, meta.name, meta.uid, version)
+        if left is None:
+            self._children.pop(key(kind.kind, meta.name), None)
+        else:
+            self._written(kind.kind, left)
+
+    async def _unlatch(self, kind: Kind, child: KorcObject) -> None:
+        """Clears `Progressing` so that K-ORC tries again; a wrong moment is seen by the next pass (contracts 4.14)."""
+        meta = child.metadata
+        kept: list[dict[str, Any]] = [
+            condition.model_dump(mode="json", by_alias=True, exclude_none=True)
+            for condition in child.status.conditions
+            if condition.type != "Progressing"
+        ]
+        body = {"metadata": {"resourceVersion": meta.resource_version}, "status": {"conditions": kept}}
+        try:
+            live = await self._cluster.patch(kind, meta.namespace, meta.name, body, sub="status")
+        except ClusterError as error:
+            if not error.passing and error.status != 404:
+                raise ApplicationError(str(error), type=self._failed, non_retryable=True) from None
+            _log.info("a latched transport error is cleared later: %s", error)
+            await self._get(kind.kind, meta.namespace, meta.name)
+            return
+        stamp = {"metadata": {"annotations": {UNLATCHED_AT: datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}}}
+        try:
+            live = await self._cluster.patch(kind, meta.namespace, meta.name, stamp)
+        except ClusterError as error:
+            _log.info("the clearing could not be stamped: %s", error)
+        self._written(kind.kind, live)
+
+    async def _detach(self, kind: Kind, child: KorcObject) -> Object:
+        """Makes K-ORC forget the resource instead of deleting it, when the child goes."""
+        meta = child.metadata
+        body = {
+            "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
+            "spec": {"managedOptions": {"onDelete": "detach"}},
+        }
+        live = await self._cluster.patch(kind, meta.namespace, meta.name, body)
+        _log.warning(
+            "let go of a resource in Keystone that may be a stranger's: it stays when the child is deleted",
+            extra={"order": self._ref.workflow_id, "child": f"{kind.kind} {meta.namespace}/{meta.name}"},
+        )
+        return live
+
+    def _lent(self) -> Pen:
+        if self._pen is None:
+            raise ValueError("only a step that has a pen writes")
+        return self._pen
+
+    # -- reads --------------------------------------------------------------------------------------------------
+
+    async def _get(self, kind: str, namespace: str, name: str) -> None:
+        raw = await self._cluster.get(KINDS[kind], namespace, name)
+        if raw is None:
+            self._children.pop(key(kind, name), None)
+        else:
+            self._learn(kind, raw)
+
+    async def _list(self, kind: str, namespace: str) -> None:
+        found = await self._cluster.list(KINDS[kind], namespace, labels=self._labels, metadata_only=kind == "Secret")
+        for item in found["items"]:
+            self._learn(kind, item)
+
+    def _written(self, kind: str, raw: Object) -> None:
+        """Takes the answer to a write; what came after the first of a kind is heard when its stream begins."""
+        meta = raw["metadata"]
+        self._since.setdefault((kind, meta["namespace"]), meta["resourceVersion"])
+        self._learn(kind, raw)
+
+    def _learn(self, kind: str, raw: Object) -> None:
+        """Takes an object as it is now; a version that is no newer than what is known already is no news."""
+        child = KorcObject.model_validate(raw)
+        known = self._children.get(key(kind, child.metadata.name))
+        if known is not None and known.metadata.uid == child.metadata.uid and not _newer(child, known):
+            return
+        self._children[key(kind, child.metadata.name)] = child
+        self._places.add((kind, child.metadata.namespace))
+        self._moved.set()
+
+    async def _change(self, until: float) -> bool:
+        """Waits for news of any kind that was seen; False when none came in time."""
+        for where in self._places - self._streams.keys():
+            self._streams[where] = asyncio.create_task(self._stream(*where, self._since.get(where, "")))
+        try:
+            async with asyncio.timeout(until - time.monotonic()):
+                await self._moved.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def _stream(self, kind: str, namespace: str, version: str, ready: asyncio.Future[None] | None = None) -> None:
+        """Hears of the order's objects of one kind: after a version, or of all that are there and then of changes.
+
+        A watch that fails just ends, unless it is yet to say what is there.
+        """
+        seconds = max(1, round(self._lent().left) + 1)
+        events = self._cluster.watch(
+            KINDS[kind],
+            namespace,
+            version,
+            labels=self._labels,
+            seconds=seconds,
+            metadata_only=kind == "Secret",
+            initial=ready is not None,
+        )
+        try:
+            async for event in events:
+                raw = event["object"]
+                match event["type"]:
+                    case "BOOKMARK":
+                        if ready and not ready.done() and INITIAL_EVENTS_END in raw["metadata"].get("annotations", {}):
+                            ready.set_result(None)
+                    case "DELETED":
+                        self._forget(kind, raw)
+                    case _:
+                        self._learn(kind, raw)
+        except ClusterError as error:
+            if ready and not ready.done():
+                ready.set_exception(error)
+            elif error.status == 410 and version:
+                await self._stream(kind, namespace, "")
+            else:
+                _log.debug("stopped following %s: %s", kind, error)
+        finally:
+            if ready and not ready.done():
+                ready.cancel()
+
+    def _forget(self, kind: str, raw: Object) -> None:
+        name = key(kind, raw["metadata"]["name"])
+        known = self._children.get(name)
+        if known is not None and known.metadata.uid == raw["metadata"]["uid"]:
+            del self._children[name]
+            self._moved.set()
+
+
+async def apply_onto(cluster: Cluster, kind: Kind, body: Object, uid: str | None) -> Object:
+    """Applies onto the very object that was read, or onto none (contracts 14.5). `Conflict` if it is another now."""
+    if uid is not None:
+        body = {**body, "metadata": {**body["metadata"], "uid": uid}}
+    return await cluster.apply(kind, body, force=uid is not None)
+
+
+def _newer(one: KorcObject, other: KorcObject) -> bool:
+    """Versions of one object are compared as numbers, as Kubernetes has come to allow."""
+    versions = one.metadata.resource_version, other.metadata.resource_version
+    with suppress(ValueError):
+        return int(versions[0]) > int(versions[1])
+    return versions[0] != versions[1]

@@ -1,0 +1,142 @@
+"""One K-ORC child of an order: how it stands, and the writes that would move it on.
+
+Judged from what was seen; a kind's judge turns standings into its own conditions. A child that K-ORC could make of
+something that exists already is `workflows.scaffold.gated`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import Enum
+from typing import Any
+
+from pydantic import Field
+
+from workflows.api.korc import KorcObject
+from workflows.api.meta import Model
+from workflows.scaffold import korc
+from workflows.scaffold.ownership import includes, owned, refusal
+from workflows.scaffold.verdict import Act, Write
+
+Body = Mapping[str, Any]
+"""What a child should be: `kind`, `metadata` and `spec`."""
+
+
+class Seen(Model):
+    """What a step knows of an order's children.
+
+    children  by `key`
+    claims    who holds a claim, by the Lease's name, as far as it was asked
+    """
+
+    children: dict[str, KorcObject] = Field(default_factory=dict)
+    claims: dict[str, str] = Field(default_factory=dict)
+    now: datetime
+
+    def of(self, body: Body) -> KorcObject | None:
+        return self.children.get(key(body["kind"], body["metadata"]["name"]))
+
+
+class Standing(Enum):
+    """How a child stands, the worst first."""
+
+    REFUSED = "an object that is not ours has its name"
+    COLLISION = "what it would become exists already"
+    PROBING = "whether that is so is not known yet"
+    FAILED = "K-ORC has given up on it"
+    WAITING = "K-ORC is not done with it"
+    READY = "it is there, as declared"
+
+
+class Found(Model):
+    """A child's standing in words, what to write now, and the object that is waited for."""
+
+    standing: Standing
+    message: str = ""
+    do: tuple[Write, ...] = ()
+    child: KorcObject | None = None
+
+    @property
+    def ready(self) -> bool:
+        return self.standing is Standing.READY
+
+
+def key(kind: str, name: str) -> str:
+    return f"{kind}/{name}"
+
+
+def judge_child(wanted: Body, labels: Mapping[str, str], seen: Seen) -> Found:
+    """How a child stands that can only ever be our own: an import, or what hangs on another child of the order."""
+    child = seen.of(wanted)
+    if child is None:
+        return Found(
+            standing=Standing.WAITING, message=f"{the(wanted)} has yet to be created.", do=(write(Act.APPLY, wanted),)
+        )
+    if (early := standing_before_spec(child, wanted, labels)) is not None:
+        return early
+    if not as_declared(child, wanted):
+        message = f"{the(wanted)} has yet to be brought up to date."
+        return Found(standing=Standing.WAITING, message=message, do=(write(Act.APPLY, wanted),), child=child)
+    if korc.transport_latched(child):
+        return cleared(child, wanted, seen.now)
+    return standing_of(child, wanted)
+
+
+def standing_before_spec(child: KorcObject, wanted: Body, labels: Mapping[str, str]) -> Found | None:
+    """Whose it is and whether it is going: what decides before its spec may be looked at."""
+    meta = child.metadata
+    if not owned(meta.labels, labels):
+        return Found(standing=Standing.REFUSED, message=refusal(wanted["kind"], meta.namespace, meta.name))
+    if child.deleting:
+        message = f"{the(wanted)} is being deleted; it is made anew once it is gone."
+        return Found(standing=Standing.WAITING, message=message, child=child)
+    return None
+
+
+def standing_of(child: KorcObject, wanted: Body, *, there: bool | None = None) -> Found:
+    """What K-ORC says of a child that is as declared.
+
+    there  whether it counts as available; by default it has to be, for the generation that is declared now
+    """
+    stopped = korc.terminal(child)
+    if stopped is not None:
+        message = f"K-ORC has given up on {the(wanted)}: {stopped}"
+        return Found(standing=Standing.FAILED, message=message, child=child)
+    if not (korc.up_to_date(child) if there is None else there):
+        message = f"{the(wanted)} is not Available yet: {korc.words(child)}"
+        return Found(standing=Standing.WAITING, message=message, child=child)
+    return Found(standing=Standing.READY, child=child)
+
+
+def cleared(child: KorcObject, wanted: Body, now: datetime) -> Found:
+    """A connection failed and K-ORC has stopped: its latch is cleared after a pause (contracts 4.14)."""
+    due = korc.unlatch_due(child, now)
+    return Found(
+        standing=Standing.FAILED,
+        message=f"K-ORC has stopped after a connection failed: {korc.terminal(child)}"
+        f" (tried again {'now' if due else 'after a pause'})",
+        do=(write(Act.UNLATCH, wanted),) if due else (),
+        child=child,
+    )
+
+
+def write(act: Act, wanted: Body) -> Write:
+    return Write(act=act, kind=wanted["kind"], name=wanted["metadata"]["name"], body=dict(wanted))
+
+
+def as_declared(child: KorcObject, wanted: Body) -> bool:
+    """Whether the live object says everything that is declared of it, so that an apply would change nothing."""
+    meta = child.metadata
+    marks = {
+        "name": meta.name,
+        "namespace": meta.namespace,
+        "labels": meta.labels,
+        "annotations": meta.annotations,
+        "ownerReferences": list(meta.owner_references),
+    }
+    return includes(marks, wanted["metadata"]) and includes(child.spec, wanted["spec"])
+
+
+def the(wanted: Body) -> str:
+    return f"{wanted['kind']} {wanted['metadata']['namespace']}/{wanted['metadata']['name']}"
