@@ -41,6 +41,10 @@ PURE = (
     "workflows.keystoneproject.children",
     "workflows.keystoneproject.judge",
     "workflows.keystoneproject.reasons",
+    "workflows.keystoneservice.children",
+    "workflows.keystoneservice.delivery",
+    "workflows.keystoneservice.reasons",
+    "workflows.keystoneservice.sweep",
 )
 """Modules without workflow code, passed through the sandbox. A test compares the list with the sources."""
 

@@ -10,6 +10,7 @@ import http.client
 import json
 import ssl
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -133,6 +134,22 @@ class Api:
             time.sleep(0.1)
         if before.ok and changed:
             # A changed schema takes effect a moment after it is stored, and nothing tells when.
+            time.sleep(2)
+
+    def guard(self, policies: Sequence[Object]) -> None:
+        """Installs admission policies with their bindings and returns once they should be enforced."""
+        changed = False
+        for policy in policies:
+            kind = {"ValidatingAdmissionPolicy": "policies", "ValidatingAdmissionPolicyBinding": "policybindings"}
+            plural = f"validatingadmission{kind[policy['kind']]}"
+            path = f"{plural_path(policy['apiVersion'], plural, None)}/{policy['metadata']['name']}"
+            before = self.request("GET", path)
+            applied = self.apply(path, policy)
+            assert applied.ok, applied.message
+            after = applied.body["metadata"]["generation"]
+            changed |= not before.ok or before.body["metadata"]["generation"] != after
+        if changed:
+            # As with a schema, nothing tells when.
             time.sleep(2)
 
 

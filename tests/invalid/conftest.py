@@ -11,6 +11,8 @@ import yaml
 
 from deploy.local import kube
 from deploy.local.part import Stack
+from deploy.local.parts.crds import load
+from deploy.local.parts.operator import manifests
 from tests.invalid.api import Api, Object
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -21,7 +23,14 @@ def definitions() -> list[Object]:
     files = sorted(
         [*DEPLOY.glob("crds/*.yaml"), *DEPLOY.glob("crds/upstream/*.yaml"), *DEPLOY.glob("local/crds/*.yaml")]
     )
-    return [yaml.safe_load(file.read_text()) for file in files]
+    found = [one for file in files for one in yaml.safe_load_all(file.read_text())]
+    return [one for one in found if one["kind"] == "CustomResourceDefinition"]
+
+
+def policies() -> list[Object]:
+    """The admission policies and their bindings, beside the definitions whose kinds they guard."""
+    found = [one for file in sorted(DEPLOY.glob("crds/*.yaml")) for one in yaml.safe_load_all(file.read_text())]
+    return [one for one in found if one["kind"].startswith("ValidatingAdmissionPolicy")]
 
 
 @pytest.fixture(scope="session")
@@ -29,17 +38,18 @@ def api(api_stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     api = Api(kube.kubeconfig(api_stack, "management"), tmp_path_factory.mktemp("corpus"))
     for definition in definitions():
         api.define(definition)
+    api.guard(policies())
     yield api
     api.close()
 
 
 @pytest.fixture(scope="session")
 def target_api(api_stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    """The target cluster, with what is installed there: the order kinds alone."""
+    """The target cluster, with what is installed there: the order kinds that are served there alone."""
     api = Api(kube.kubeconfig(api_stack, "target"), tmp_path_factory.mktemp("corpus-target"))
-    for definition in definitions():
-        if definition["metadata"]["name"].startswith("keystone"):
-            api.define(definition)
+    for one in load(*manifests("target")):
+        if one["kind"] == "CustomResourceDefinition":
+            api.define(one)
     yield api
     api.close()
 

@@ -4,7 +4,7 @@ A file reads top to bottom: `base`, then the waves. `create` mutates the base an
 (with the case's `stored` changes) and mutates that; `status` does the same through the status subresource. A case says
 `set` and `unset` (dotted paths; numbers index lists) and either `refused`, a part of the message, with the `field` that
 is named, or `admitted`, with `reads` for what is then on the object (null: nothing there). `!times [3, x]` is xxx,
-`!numbered [2, n-{}]` is [n-0, n-1].
+`!times [3, x, y-]` is y-xxx, `!numbered [2, n-{}]` is [n-0, n-1].
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class _Loader(yaml.SafeLoader):
 
 
 def _times(loader: _Loader, node: yaml.SequenceNode) -> str:
-    count, text = loader.construct_sequence(node)
-    return str(text) * int(count)
+    count, text, *before = loader.construct_sequence(node)
+    return "".join(before) + str(text) * int(count)
 
 
 def _numbered(loader: _Loader, node: yaml.SequenceNode) -> list[Any]:

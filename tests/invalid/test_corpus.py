@@ -29,9 +29,12 @@ def _check(case: Case, answer: Answer) -> None:
     assert not others, f"more than one aspect: {causes}"
 
 
+ROWS = {"keystoneservice": pytest.mark.row("V01", "V02", "V03", "V04", "V05")}
+ELSE = pytest.mark.row("P11")
+
+
 @pytest.mark.api
-@pytest.mark.row("P11")
-@pytest.mark.parametrize("case", [pytest.param(c, id=c.id) for c in all_cases()])
+@pytest.mark.parametrize("case", [pytest.param(c, id=c.id, marks=ROWS.get(c.corpus, ELSE)) for c in all_cases()])
 def test_corpus(api: Api, namespace: str, case: Case) -> None:
     path = plural_path(case.base["apiVersion"], case.plural, namespace)
     if case.wave == "create":

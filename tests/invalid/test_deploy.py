@@ -21,26 +21,36 @@ PLURALS = {
 OPERATOR = "system:serviceaccount:c5c3-system:c5c3-operator"
 GROUPS = ["system:serviceaccounts", "system:serviceaccounts:c5c3-system", "system:authenticated"]
 ANY = "team-a"
+ALL = {"get", "list", "watch", "create", "update", "patch", "delete"}
+# K-ORC's kinds that only registrations have as children.
+REGISTERED = ("services", "endpoints", "users", "domains", "roles", "roleassignments")
 
 # (group, resource, subresource, namespace): the verbs that are allowed there. Everything else must be refused.
 MANAGEMENT: dict[tuple[str, str, str, str], set[str]] = {
     ("c5c3.io", "keystoneprojects", "", ANY): {"get", "list", "watch", "update"},
     ("c5c3.io", "keystoneprojects", "status", ANY): {"patch"},
     ("c5c3.io", "keystoneprojects", "finalizers", ANY): {"update"},
+    ("c5c3.io", "keystoneservices", "", ANY): {"get", "list", "watch", "update"},
+    ("c5c3.io", "keystoneservices", "status", ANY): {"get", "update", "patch"},
+    ("c5c3.io", "keystoneservices", "finalizers", ANY): {"update"},
     ("c5c3.io", "keystoneroleassignments", "", ANY): {"list", "watch"},
     ("c5c3.io", "keystoneapplicationcredentials", "", ANY): {"list", "watch"},
     ("c5c3.io", "controlplanes", "", ANY): {"get", "list", "watch"},
     ("c5c3.io", "controlplanes", "status", ANY): set(),
     ("openstack.k-orc.cloud", "projects", "", ANY): {"get", "list", "watch", "create", "patch", "delete"},
     ("openstack.k-orc.cloud", "projects", "status", ANY): {"patch"},
-    ("openstack.k-orc.cloud", "users", "", ANY): set(),
-    ("openstack.k-orc.cloud", "domains", "", ANY): set(),
+    **{("openstack.k-orc.cloud", plural, "", ANY): ALL for plural in REGISTERED},
+    **{("openstack.k-orc.cloud", plural, "status", ANY): {"patch"} for plural in REGISTERED},
+    ("openstack.k-orc.cloud", "applicationcredentials", "", ANY): set(),
+    ("external-secrets.io", "externalsecrets", "", ANY): ALL,
+    ("external-secrets.io", "externalsecrets", "status", ANY): set(),
+    ("external-secrets.io", "pushsecrets", "", ANY): ALL,
+    ("external-secrets.io", "secretstores", "", ANY): {"get"},
+    ("external-secrets.io", "clustersecretstores", "", ""): {"get"},
     ("coordination.k8s.io", "leases", "", ANY): {"get", "list", "create", "delete"},
     ("coordination.k8s.io", "leases", "", "c5c3-system"): {"get", "list", "create", "update", "delete"},
-    ("", "secrets", "", "c5c3-clusters"): {"get", "list", "watch"},
-    ("", "secrets", "", ANY): set(),
-    ("", "secrets", "", "c5c3-system"): set(),
-    ("", "secrets", "", ""): set(),
+    ("", "secrets", "", ANY): ALL,
+    ("", "events", "", ANY): {"create", "patch"},
     ("", "namespaces", "", ""): set(),
     ("", "serviceaccounts", "token", "c5c3-system"): set(),
     ("apiextensions.k8s.io", "customresourcedefinitions", "", ""): set(),
@@ -55,6 +65,7 @@ TARGET: dict[tuple[str, str, str, str], set[str]] = {
     ("c5c3.io", "keystoneprojects", "finalizers", ANY): {"update"},
     ("c5c3.io", "keystoneroleassignments", "", ANY): {"list", "watch"},
     ("c5c3.io", "keystoneapplicationcredentials", "", ANY): {"list", "watch"},
+    ("c5c3.io", "keystoneservices", "", ANY): set(),
     ("c5c3.io", "controlplanes", "", ANY): set(),
     ("openstack.k-orc.cloud", "projects", "", ANY): set(),
     ("coordination.k8s.io", "leases", "", ANY): set(),
@@ -114,6 +125,13 @@ def test_the_table_of_rights_names_every_right(cluster: str, table: dict[Where, 
     rules = [rule for d in documents(f"rbac/{cluster}.yaml") for rule in d.get("rules", ())]
     granted = {(g, r) for rule in rules for g in rule["apiGroups"] for r in rule["resources"]}
     assert granted == {(g, f"{r}/{s}" if s else r) for (g, r, s, _), verbs in table.items() if verbs}
+
+
+@pytest.mark.api
+def test_registrations_are_served_at_home_alone(api: Api, target_api: Api) -> None:
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/keystoneservices.c5c3.io"
+    assert api.request("GET", path).ok
+    assert target_api.request("GET", path).code == 404
 
 
 @pytest.mark.api

@@ -7,10 +7,29 @@ from pydantic import Field
 from workflows.api.meta import Condition, Meta, Model, is_true
 
 
+class ControlPlaneRef(Model):
+    """Names the plane, in every order; `namespace` defaults to the order's own."""
+
+    name: str
+    namespace: str = ""
+
+
 class ClusterRef(Model):
     """Names a registered target cluster."""
 
     name: str = ""
+
+
+class NamespaceRef(Model):
+    """Names a service's own namespace; empty is the plane's."""
+
+    name: str = ""
+
+
+class Gateway(Model):
+    """Keystone's route from outside."""
+
+    hostname: str = ""
 
 
 class ExternalKeystone(Model):
@@ -25,12 +44,26 @@ class KeystoneSpec(Model):
 
     mode: str = "Managed"
     external: ExternalKeystone = ExternalKeystone()
+    namespace: NamespaceRef = NamespaceRef()
+    target_cluster_ref: ClusterRef = ClusterRef()
+    public_endpoint: str = ""
+    gateway: Gateway = Gateway()
+
+
+class Service(Model):
+    """Another service: of it only where it lives."""
+
+    namespace: NamespaceRef = NamespaceRef()
 
 
 class Services(Model):
-    """The plane's services, as far as a gate reads them."""
+    """The plane's services, as far as gates and children read them."""
 
     keystone: KeystoneSpec = KeystoneSpec()
+    horizon: Service = Service()
+    glance: Service = Service()
+    placement: Service = Service()
+    barbican: Service = Service()
 
 
 class CloudCredentialsRef(Model):
@@ -49,10 +82,24 @@ class AdminCredential(Model):
     domain_name: str = ""
 
 
+class ServiceRegistrations(Model):
+    """Who may register services beside the plane's own namespaces; an absent block equals an empty list."""
+
+    allowed_namespaces: tuple[str, ...] = ()
+
+
 class Korc(Model):
     """`spec.korc`."""
 
     admin_credential: AdminCredential = AdminCredential()
+    service_registrations: ServiceRegistrations = ServiceRegistrations()
+
+
+class SecretStoreRef(Model):
+    """The External Secrets store that Secrets are delivered through."""
+
+    kind: str = ""
+    name: str = ""
 
 
 class NamespaceAssignment(Model):
@@ -66,6 +113,7 @@ class ControlPlaneSpec(Model):
     """`spec`, our subset."""
 
     region: str = "RegionOne"
+    secret_store_ref: SecretStoreRef = SecretStoreRef()
     services: Services = Services()
     korc: Korc = Korc()
     namespace_assignments: tuple[NamespaceAssignment, ...] = ()
@@ -104,6 +152,45 @@ class ControlPlane(Model):
     @property
     def endpoint_type(self) -> str:
         return self.spec.services.keystone.external.endpoint_type or "public"
+
+    @property
+    def region(self) -> str:
+        return self.spec.region or "RegionOne"
+
+    @property
+    def keystone_namespace(self) -> str:
+        return self.spec.services.keystone.namespace.name or self.namespace
+
+    @property
+    def service_auth_url(self) -> str:
+        """Where a service on the management cluster reaches Keystone (contracts 3.2); empty if no field says so."""
+        keystone = self.spec.services.keystone
+        if self.external:
+            return self.auth_url
+        if not keystone.target_cluster_ref.name:
+            return f"http://{self.metadata.name}-keystone.{self.keystone_namespace}.svc:5000/v3"
+        routed = f"https://{keystone.gateway.hostname}/v3" if keystone.gateway.hostname else ""
+        return keystone.public_endpoint or routed
+
+    @property
+    def service_interface(self) -> str:
+        """Which endpoints of the catalog a service uses: internal ones, unless the Keystone is somebody else's."""
+        return self.endpoint_type if self.external else "internal"
+
+    @property
+    def store_ref(self) -> dict[str, str]:
+        """The store to deliver through, as External Secrets names it.
+
+        A SecretStore is that of the consuming namespace: the plane lays one down in each that may register.
+        """
+        ref = self.spec.secret_store_ref
+        if not ref.name:
+            return {"kind": "SecretStore", "name": "openbao-tenant-store"}
+        return {"kind": ref.kind or "ClusterSecretStore", "name": ref.name}
+
+    @property
+    def admin_user(self) -> str:
+        return self.spec.korc.admin_credential.user_name or "admin"
 
     @property
     def admin_domain(self) -> str:
@@ -159,6 +246,14 @@ class ControlPlane(Model):
         """Whether `spec.namespaceAssignments` has an entry for exactly this namespace on exactly this cluster."""
         entries = self.spec.namespace_assignments
         return any(entry.namespace == namespace and entry.target_cluster_ref.name == cluster for entry in entries)
+
+    def registers(self, namespace: str) -> bool:
+        """Whether services of this namespace may be registered: the plane's own, its services', or a listed one."""
+        services = self.spec.services
+        every = (services.keystone, services.horizon, services.glance, services.placement, services.barbican)
+        dedicated = {service.namespace.name for service in every if service.namespace.name}
+        allowed = self.spec.korc.service_registrations.allowed_namespaces
+        return namespace == self.namespace or namespace in dedicated or namespace in allowed
 
 
 PAUSED = "c5c3.io/paused"

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from workflows.api.controlplane import ControlPlaneRef
 from workflows.api.meta import Model
-
-
-class ControlPlaneRef(Model):
-    """Names the plane; `namespace` defaults to the order's own."""
-
-    name: str
-    namespace: str = ""
 
 
 class KeystoneProjectSpec(Model):

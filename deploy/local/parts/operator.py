@@ -21,6 +21,8 @@ ACCOUNT, SYSTEM, CLUSTERS = "c5c3-operator", "c5c3-system", "c5c3-clusters"
 TARGET = "edge-1"
 ORDERS = ("team-a", "team-b")
 NAMESPACES = {"management": (SYSTEM, CLUSTERS, "openstack", "openstack-ext", *ORDERS), "target": (SYSTEM, *ORDERS)}
+# Kinds, by how their files begin, that are served on the management cluster alone.
+AT_HOME = ("keystoneservices",)
 # A year; the API server may grant less, so what counts is whether the token still works.
 LIFETIME = 365 * 24 * 3600
 
@@ -28,6 +30,13 @@ LIFETIME = 365 * 24 * 3600
 def token_file(stack: Stack) -> Path:
     """The operator's token on the management cluster, alone in a file."""
     return stack.folder / "kube" / "operator.token"
+
+
+def manifests(cluster: str) -> list[Path]:
+    """The files that a person applies to this cluster: its order kinds, and our rights on it."""
+    kinds = sorted((DEPLOY / "crds").glob("*.yaml"))
+    served = [file for file in kinds if cluster == "management" or not file.name.startswith(AT_HOME)]
+    return [*served, DEPLOY / "rbac" / f"{cluster}.yaml"]
 
 
 class Operator(Part):
@@ -57,9 +66,7 @@ class Operator(Part):
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in NAMESPACES[cluster]
         ]
         made.append({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT, "namespace": SYSTEM}})
-        ours = await asyncio.to_thread(
-            load, *sorted((DEPLOY / "crds").glob("*.yaml")), DEPLOY / "rbac" / f"{cluster}.yaml"
-        )
+        ours = await asyncio.to_thread(load, *manifests(cluster))
         have = {(one["kind"], one["metadata"]["name"]) for one in made}
         made += [one for one in ours if (one["kind"], one["metadata"]["name"]) not in have]
         await kube.apply(stack, cluster, made)

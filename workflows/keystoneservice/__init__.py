@@ -1,0 +1,1 @@
+"""KeystoneService, what it consists of: reasons, children, delivery, sweep."""

@@ -1,0 +1,50 @@
+"""What of a KeystoneService's children stays, in which order the rest goes, which block waits for it (4.8)."""
+
+from __future__ import annotations
+
+from workflows.api.keystoneservice import KeystoneServiceSpec
+from workflows.keystoneservice import reasons
+from workflows.keystoneservice.children import password_prefix, prefix, role_slug, roles
+from workflows.keystoneservice.delivery import backup_name, consumer_name, source_name
+from workflows.scaffold.order import OrderRef
+
+BESIDE_THE_PLANE = ("RoleAssignment", "Role", "Endpoint", "Service", "User", "Project", "Domain")
+"""K-ORC's kinds, dependents first: it would sort them by its finalizers, with a failed attempt for each."""
+
+BESIDE_THE_ORDER = ("PushSecret", "ExternalSecret")
+SECRETS = "Secret"
+"""Last of all, in the order's namespace and then in the plane's, once if that is the same."""
+
+
+def block(kind: str) -> str:
+    """The condition that is held until a swept child of this kind is gone."""
+    return reasons.CATALOG_READY if kind in ("Service", "Endpoint") else reasons.ACCOUNT_READY
+
+
+def is_child(order: OrderRef, name: str) -> bool:
+    """The name test: a sweep wants it beside the ownership test."""
+    return name.startswith(prefix(order)) or name == consumer_name(order)
+
+
+def keeps(order: OrderRef, spec: KeystoneServiceSpec, name: str) -> bool:
+    """Whether a child of this name stays. Passwords stay with their account: superseded ones go when K-ORC says so."""
+    return name in declared(order, spec) or (spec.account is not None and name.startswith(password_prefix(order)))
+
+
+def declared(order: OrderRef, spec: KeystoneServiceSpec) -> frozenset[str]:
+    """The names of all that the spec asks for, probes included: what undecided ones ask is decided elsewhere.
+
+    The domain import stays with the account even when the plane's own would serve by now: user and project refer to it,
+    and K-ORC never changes that.
+    """
+    start = prefix(order)
+    names: set[str] = set()
+    if spec.catalog is not None:
+        names |= {f"{start}service", f"{start}service-probe"}
+        names |= {f"{start}endpoint-{endpoint.interface}" for endpoint in spec.catalog.endpoints}
+    if spec.account is not None:
+        names |= {f"{start}{each}" for each in ("domain", "project", "project-probe", "user", "user-probe")}
+        names |= {source_name(order), backup_name(order), consumer_name(order)}
+        for role in roles(spec.account):
+            names |= {f"{start}role-{role_slug(role)}", f"{start}assign-{role_slug(role)}"}
+    return frozenset(names)
