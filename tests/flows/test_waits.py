@@ -11,7 +11,8 @@ from tests.flows.conftest import Serve
 from tests.flows.flow import Flow, until
 from tests.flows.world import World, waiting
 from tests.workflows import things
-from workflows.keystoneproject.judge import Seen, judge
+from workflows.keystoneproject.judge import judge
+from workflows.scaffold.child import Seen
 
 PLANES = CONTROL_PLANE.plural
 FORBIDDEN = ClusterError("applying Project", 403, "Forbidden", "no right to patch projects")
