@@ -11,14 +11,17 @@ from typing import Any
 
 from deploy.local import kube
 from deploy.local.part import Part, PartError, Stack
-from deploy.local.parts import mariadb, openbao
+from deploy.local.parts import mariadb, openbao, planes
 from deploy.openbao.bootstrap import Bootstrap, BootstrapError
 from deploy.openbao.layout import MANAGEMENT, Tenant, tenant_store
 
 Object = dict[str, Any]
-# The planes' own namespaces, and those that may register services.
-TENANTS = ("openstack", "openstack-ext", "team-a", "team-b")
 ESO = "external-secrets"
+
+
+def tenants(stack: Stack) -> list[str]:
+    """Where a plane's operator lays down the tenant store: the plane's own namespace, and who may register services."""
+    return sorted({name for plane in planes.planes(stack) for name in (plane.namespace, *plane.registrations)})
 
 
 class Stores(Part):
@@ -32,13 +35,14 @@ class Stores(Part):
         """Issuer, stores, database connection; then waits until every store says that it is valid."""
         server = openbao.url(stack)
         await kube.apply(stack, "management", _issuer(stack), 60)
-        stores = [one for namespace in TENANTS for one in tenant_store(namespace, server)]
+        namespaces = tenants(stack)
+        stores = [one for namespace in namespaces for one in tenant_store(namespace, server)]
         await kube.apply(stack, "management", [*stores, *_shared_store(server)], 60)
         await asyncio.to_thread(_database, stack)
         ready = kube.condition("Ready")
-        tenants = (("secretstores.external-secrets.io", namespace, "openbao-tenant-store") for namespace in TENANTS)
+        own = (("secretstores.external-secrets.io", namespace, "openbao-tenant-store") for namespace in namespaces)
         shared = ("clustersecretstores.external-secrets.io", None, "openbao-cluster-store")
-        await asyncio.gather(*(kube.wait(stack, "management", *where, ready, 90) for where in (*tenants, shared)))
+        await asyncio.gather(*(kube.wait(stack, "management", *where, ready, 90) for where in (*own, shared)))
 
 
 def _issuer(stack: Stack) -> list[Object]:
