@@ -22,6 +22,7 @@ from urllib.parse import urlencode
 
 from deploy.local import pki
 from deploy.local.api import Api, ApiError
+from deploy.local.files import write_secret
 from deploy.local.part import PartError, Stack, external
 
 Object = dict[str, Any]
@@ -174,7 +175,7 @@ async def grant(
     path = kubeconfig(stack, cluster, user)
     if external("KUBECONFIG" if cluster == "management" else "TARGET_KUBECONFIG"):
         # We hold no CA of a cluster that is not ours: the part speaks with the rights we were given.
-        pki.write_secret(path, kubeconfig(stack, cluster).read_bytes())
+        write_secret(path, kubeconfig(stack, cluster).read_bytes())
         return path
     pki.client_kubeconfig(stack, cluster, user, path)
     binding = {

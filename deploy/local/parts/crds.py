@@ -15,7 +15,8 @@ from typing import Any
 
 import yaml
 
-from deploy.local import kube, pki, programs
+from deploy.local import kube, programs
+from deploy.local.files import write_secret
 from deploy.local.part import Part, Stack, say
 
 # Program module, Go module, folder of CRDs in it.
@@ -52,7 +53,7 @@ class Crds(Part):
         crds = [one for one in found if one.get("kind") == "CustomResourceDefinition"]
         for crd in crds:
             crd["metadata"].setdefault("labels", {})[LABEL] = self._digest()
-        pki.write_secret(file, json.dumps(crds).encode())
+        write_secret(file, json.dumps(crds).encode())
 
     async def bootstrap(self, stack: Stack) -> None:
         crds = json.loads(self._file(stack).read_text())
