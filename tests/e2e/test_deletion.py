@@ -12,7 +12,7 @@ from temporalio.client import WorkflowExecutionStatus
 
 from deploy.local import kube
 from deploy.local.api import ApiError
-from tests.e2e.audit import requests
+from tests.audit import requests
 from tests.e2e.stage import CHILDREN, FINALIZER, Object, Order, Plane, Stage, condition, reason, unique, until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]

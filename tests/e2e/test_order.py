@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from deploy.local import kube
-from tests.e2e.audit import requests
+from tests.audit import requests
 from tests.e2e.stage import CHILDREN, FINALIZER, LEASES, Order, Stage, condition, until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]

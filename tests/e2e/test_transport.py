@@ -19,7 +19,7 @@ import pytest
 
 from deploy.local import kube
 from deploy.local.authority import LOCAL_NAMES, authority, issue
-from tests.e2e.audit import requests
+from tests.audit import requests
 from tests.e2e.stage import Object, Order, Stage, condition, until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
