@@ -11,7 +11,7 @@ from deploy.local import kube
 from tests.audit import requests
 from tests.e2e.stage import FINALIZER, ORDERS, Object, Order, Stage, condition, until
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 Place = Callable[..., Order]
 
 

@@ -18,7 +18,7 @@ from deploy.local import kube
 from tests.audit import Request, requests
 from tests.e2e.stage import ORDERS, Object, Order, Stage, unique
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 Place = Callable[..., Order]
 
 RBAC = Path(__file__).parents[2] / "deploy" / "rbac"
