@@ -72,6 +72,21 @@ def _apply(stack: Stack, cluster: str, objects: Sequence[Object], seconds: float
                 time.sleep(0.1)
 
 
+async def served(stack: Stack, cluster: str, resources: Sequence[str], seconds: float = 30) -> None:
+    """Waits until the server tells clients that it has these kinds, which it does a while after it took them."""
+
+    def look() -> None:
+        deadline = time.monotonic() + seconds
+        with Api(kubeconfig(stack, cluster)) as api:
+            for resource in resources:
+                while api.path(resource, None) is None:
+                    if time.monotonic() > deadline:
+                        raise PartError(f"the {cluster} cluster does not serve {resource} after {seconds:.0f} s")
+                    time.sleep(0.1)
+
+    await asyncio.to_thread(look)
+
+
 def _title(one: Object) -> str:
     meta = one["metadata"]
     return f"{one['kind']} {meta['namespace'] + '/' if 'namespace' in meta else ''}{meta['name']}"

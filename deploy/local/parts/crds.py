@@ -62,6 +62,8 @@ class Crds(Part):
         if len(there["items"] or ()) < len(crds):
             say(f"{len(crds)} kinds")
             await kube.apply(stack, "management", crds)
+        # A client that looks once, as kopf does, never sees a kind that is announced a moment later.
+        await kube.served(stack, "management", [crd["metadata"]["name"] for crd in crds])
 
     def _digest(self) -> str:
         pinned = [programs.MODULES / program / "go.mod" for program, _, _ in SOURCES]
