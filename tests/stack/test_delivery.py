@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -170,6 +171,45 @@ async def test_the_deletion_takes_data_and_metadata_back(parcel: Parcel) -> None
     assert await parcel.delivered() != {}  # what was delivered stays as long as its ExternalSecret does
     await parcel.drop(FETCHES, "credentials")
     await until(parcel.delivered, lambda data: data == {}, 20)
+
+
+async def test_the_version_reached_tells_what_was_pushed(parcel: Parcel) -> None:
+    """Ready alone does not: it stays True while a push is due. This is how to know, without remembering anything."""
+    await parcel.push("1")
+    await parcel.pushed()
+    await parcel.push("2")
+
+    def carried(seen: Object | None) -> str:
+        meta = (seen or {})["metadata"]
+        told = "{annotations:map[c5c3.io/keystoneservice-push-hash:2] labels:map[]}"
+        return f"{meta['generation']}-{hashlib.sha3_224(told.encode()).hexdigest()}"
+
+    await until(
+        lambda: parcel.get(PUSHES, "backup"),
+        lambda seen: (seen or {})["status"]["syncedResourceVersion"] == carried(seen),
+        10,
+    )
+
+
+async def test_a_strangers_secret_of_the_targets_name_is_taken_over(parcel: Parcel) -> None:
+    """Without a word, and it goes with the ExternalSecret: whoever writes one has to look first."""
+    theirs = planes.secret(NAMESPACE, f"{parcel.name}-credentials", password="theirs", other="kept?")
+    await kube.apply(parcel.stack, "management", [theirs])
+    await parcel.push("1")
+    await parcel.fetch(f"1/{await parcel.pushed()}")
+    await until(parcel.delivered, lambda data: data == {"password": "one", "clouds.yaml": "clouds: one"}, 10)
+    secret = await parcel.get("secrets", "credentials") or {}
+    assert [owner["kind"] for owner in secret["metadata"]["ownerReferences"]] == ["ExternalSecret"]
+
+
+async def test_a_delivered_clouds_yaml_logs_in(real_stack: Stage) -> None:
+    """By the address that a Managed plane delivers, which only the cluster's DNS would know."""
+    text = planes.clouds_yaml(real_stack.stack, auth_url="http://cp-keystone.openstack.svc:5000/v3")
+    token = await real_stack.keystone.login_with(text)
+    assert token is not None
+    assert token["project"]["name"] == "admin"
+    wrong = planes.clouds_yaml(real_stack.stack, password="wrong")
+    assert await real_stack.keystone.login_with(wrong) is None
 
 
 async def test_what_somebody_else_stored_is_not_overwritten(parcel: Parcel) -> None:
