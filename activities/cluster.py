@@ -68,14 +68,40 @@ KEYSTONE_ROLE_ASSIGNMENT = Kind("c5c3.io", "v1alpha1", "keystoneroleassignments"
 KEYSTONE_APPLICATION_CREDENTIAL = Kind(
     "c5c3.io", "v1alpha1", "keystoneapplicationcredentials", "KeystoneApplicationCredential"
 )
+KEYSTONE_SERVICE = Kind("c5c3.io", "v1alpha1", "keystoneservices", "KeystoneService")
+KORC_DOMAIN = Kind("openstack.k-orc.cloud", "v1alpha1", "domains", "Domain")
+KORC_ENDPOINT = Kind("openstack.k-orc.cloud", "v1alpha1", "endpoints", "Endpoint")
 KORC_PROJECT = Kind("openstack.k-orc.cloud", "v1alpha1", "projects", "Project")
+KORC_ROLE = Kind("openstack.k-orc.cloud", "v1alpha1", "roles", "Role")
+KORC_ROLE_ASSIGNMENT = Kind("openstack.k-orc.cloud", "v1alpha1", "roleassignments", "RoleAssignment")
+KORC_SERVICE = Kind("openstack.k-orc.cloud", "v1alpha1", "services", "Service")
+KORC_USER = Kind("openstack.k-orc.cloud", "v1alpha1", "users", "User")
+EXTERNAL_SECRET = Kind("external-secrets.io", "v1", "externalsecrets", "ExternalSecret")
+PUSH_SECRET = Kind("external-secrets.io", "v1alpha1", "pushsecrets", "PushSecret")
+SECRET_STORE = Kind("external-secrets.io", "v1", "secretstores", "SecretStore")
+CLUSTER_SECRET_STORE = Kind("external-secrets.io", "v1", "clustersecretstores", "ClusterSecretStore")
 LEASE = Kind("coordination.k8s.io", "v1", "leases", "Lease")
 SECRET = Kind("", "v1", "secrets", "Secret")
 
-KINDS: Mapping[str, Kind] = {kind.kind: kind for kind in (KORC_PROJECT, LEASE)}
+KINDS: Mapping[str, Kind] = {
+    kind.kind: kind
+    for kind in (
+        KORC_DOMAIN,
+        KORC_ENDPOINT,
+        KORC_PROJECT,
+        KORC_ROLE,
+        KORC_ROLE_ASSIGNMENT,
+        KORC_SERVICE,
+        KORC_USER,
+        EXTERNAL_SECRET,
+        PUSH_SECRET,
+        LEASE,
+        SECRET,
+    )
+}
 """The kinds that an order's children are of, by name."""
 
-ORDER_KINDS: Mapping[str, Kind] = {KEYSTONE_PROJECT.kind: KEYSTONE_PROJECT}
+ORDER_KINDS: Mapping[str, Kind] = {kind.kind: kind for kind in (KEYSTONE_PROJECT, KEYSTONE_SERVICE)}
 """The kinds a person orders, by name: each is a workflow type of the same name."""
 
 
