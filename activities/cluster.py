@@ -82,6 +82,7 @@ SECRET_STORE = Kind("external-secrets.io", "v1", "secretstores", "SecretStore")
 CLUSTER_SECRET_STORE = Kind("external-secrets.io", "v1", "clustersecretstores", "ClusterSecretStore")
 LEASE = Kind("coordination.k8s.io", "v1", "leases", "Lease")
 SECRET = Kind("", "v1", "secrets", "Secret")
+EVENT = Kind("", "v1", "events", "Event")
 
 KINDS: Mapping[str, Kind] = {
     kind.kind: kind

@@ -30,8 +30,9 @@ from workflows.scaffold import gates
 from workflows.scaffold import korc as meaning
 from workflows.scaffold.child import Seen
 from workflows.scaffold.naming import ownership_labels
-from workflows.scaffold.removal import Marks, Removing, judge_removal
-from workflows.scaffold.steps import Removal, Task
+from workflows.scaffold.order import OrderRef
+from workflows.scaffold.removal import Removing, judge_removal
+from workflows.scaffold.steps import OrderSeen, Removal, Task
 from workflows.scaffold.verdict import FROZEN_SECONDS, Decision, Outcome, Verdict
 
 _log = logging.getLogger(__name__)
@@ -47,16 +48,22 @@ class KeystoneProjects:
 
     kind = KEYSTONE_PROJECT
     finalizer = children.FINALIZER
-    condition_types: tuple[str, ...] = reasons.CONDITIONS
-    error_reason = reasons.ERROR
+    finalizer_first = False
     blocks: tuple[str, ...] = (_BLOCK,)
 
     def __init__(self, clusters: Clusters) -> None:
         self._clusters = clusters
         self._management = clusters.management
 
+    def consent(self, ref: OrderRef, plane_key: str, plane: ControlPlane | None) -> gates.Gate | None:
+        return gates.assignment(ref, plane_key, plane)
+
     def gate(self, plane: ControlPlane) -> gates.Gate | None:
         return gates.admin_credential(plane)
+
+    def refused(self, order: OrderSeen, gate: gates.Gate) -> tuple[Verdict, ...]:
+        said = gate.model_dump(exclude={"type", "reason"})
+        return (Verdict(type=reasons.PROJECT_READY, reason=gate.reason or reasons.ERROR, **said),)
 
     @activity.defn(name="provision_project")
     async def provision_project(self, task: Task) -> Outcome:
@@ -76,7 +83,7 @@ class KeystoneProjects:
             held = await self._held(task)
             if held:
                 return Removal(held=held)
-            if gates.cluster_name(task.ref) or gates.order_name(task.ref, reasons.ERROR):
+            if gates.cluster_name(task.ref) or gates.order_name(task.ref):
                 return Removal()  # no child can carry such a label (contracts 14.8)
             if task.plane is None:
                 await self._fail_open(task, pen)
@@ -104,8 +111,8 @@ class KeystoneProjects:
         return Removal(left=("a write is due",) if removing.do else removing.left)
 
     def _projection(self, task: Task, pen: Pen | None = None) -> Projection:
-        labels, failed = ownership_labels(task.ref), reasons.TRANSPORT_RETRY_FAILED
-        return Projection(self._management, task.ref, labels, pen, failed)
+        marks, failed = children.marks(task.ref), reasons.TRANSPORT_RETRY_FAILED
+        return Projection(self._management, task.ref, marks, pen, failed)
 
     async def _read(self, projection: Projection, task: Task, *, probe: bool) -> None:
         """Reads the managed Project, and the probe if there may be one that matters."""
@@ -182,5 +189,4 @@ def _judge_of(task: Task) -> Callable[[Seen], Decision]:
 
 
 def _removal_of(task: Task) -> Callable[[Seen], Removing]:
-    marks = Marks(labels=ownership_labels(task.ref), prefix=children.prefix(task.ref))
-    return lambda seen: judge_removal(_KINDS, marks, task.plane, seen)
+    return lambda seen: judge_removal(_KINDS, children.marks(task.ref), task.plane, seen)

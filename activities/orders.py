@@ -40,16 +40,23 @@ class Looked:
 class KindSteps(Protocol):
     """What a kind tells the shared steps about itself. Its looks only read.
 
-    blocks  the metric names of its steps (contracts 9.3)
+    finalizer_first  whether an order without consent gets the finalizer as well
+    blocks           the metric names of its steps (contracts 9.3)
+    consent          the gate that freezes an order: its plane is there, and serves its namespace
+    gate             the gate after that one
+    refused          a gate's answer on the kind's conditions
     """
 
     kind: Kind
     finalizer: str
-    condition_types: tuple[str, ...]
-    error_reason: str
+    finalizer_first: bool
     blocks: tuple[str, ...]
 
+    def consent(self, ref: OrderRef, plane_key: str, plane: ControlPlane | None) -> gates.Gate | None: ...
+
     def gate(self, plane: ControlPlane) -> gates.Gate | None: ...
+
+    def refused(self, order: OrderSeen, gate: gates.Gate) -> tuple[Verdict, ...]: ...
 
     async def look(self, task: Task) -> Looked: ...
 
@@ -69,7 +76,7 @@ class Orders:
             admitted, raw, home = await self._read(ref, gated=True)
             if admitted.state is not State.PRESENT or raw is None or home is None or admitted.trouble:
                 return admitted
-            if not self._owes_finalizer(admitted):
+            if not self._owes_finalizer(ref, admitted):
                 return admitted.model_copy(update={"found": await self._found(ref, admitted)})
             kind = self._kinds[ref.kind]
             meta = raw["metadata"]
@@ -163,7 +170,7 @@ class Orders:
                 return removal.left != wait.left or removal.held != wait.verdicts
             if admitted.refused:
                 return admitted.refused != wait.verdicts
-            if self._owes_finalizer(admitted):
+            if self._owes_finalizer(wait.ref, admitted):
                 return True
             looked = await kind.look(task)
             return (looked.due and not order.paused) or looked.outcome.verdicts != wait.verdicts
@@ -205,29 +212,30 @@ class Orders:
         state = State.DELETING if raw["metadata"].get("deletionTimestamp") else State.PRESENT
         if gated and state is State.DELETING:
             return Admitted(state=state, order=order), raw, home
-        if gated and (gate := gates.cluster_name(ref) or gates.order_name(ref, kind.error_reason)):
-            return Admitted(state=state, order=order, refused=_on_all(kind, gate)), raw, home
+        if gated and (gate := gates.cluster_name(ref) or gates.order_name(ref)):
+            return Admitted(state=state, order=order, refused=kind.refused(order, gate)), raw, home
         try:
             plane = await self._plane(order)
         except ClusterError as error:
             if error.passing and activity.info().attempt < RETRY.maximum_attempts:
                 raise
             return Admitted(state=state, order=order, trouble=str(error)), raw, home
-        refused = gates.assignment(ref, order.plane_key, plane) if gated else None
+        refused = kind.consent(ref, order.plane_key, plane) if gated else None
         if plane is not None and refused is None:
             # Only past that gate: who is not assigned must not learn from a pause that the plane exists.
             if plane.paused and not order.paused:
                 paused = f"The annotation {PAUSED} on ControlPlane {plane.key} stops every write for this order."
                 order = order.model_copy(update={"paused": paused})
             refused = kind.gate(plane) if gated else None
-        verdicts = _on_all(kind, refused) if refused else ()
+        verdicts = kind.refused(order, refused) if refused else ()
         return Admitted(state=state, order=order, plane=plane, refused=verdicts), raw, home
 
-    def _owes_finalizer(self, admitted: Admitted) -> bool:
-        """Past the assignment gate the finalizer comes before everything else; a paused order gets none."""
-        frozen = {gates.NAMESPACE_NOT_ASSIGNED, gates.CONTROL_PLANE_NOT_FOUND}
-        held = admitted.plane is None or any(verdict.reason in frozen for verdict in admitted.refused)
-        return not (held or admitted.order.finalized or admitted.order.paused)
+    def _owes_finalizer(self, ref: OrderRef, admitted: Admitted) -> bool:
+        """The finalizer comes before every child, and only where there can be one; a paused order gets none."""
+        kind, order, plane = self._kinds[ref.kind], admitted.order, admitted.plane
+        if order.finalized or order.paused or gates.cluster_name(ref) or gates.order_name(ref):
+            return False
+        return kind.finalizer_first or kind.consent(ref, order.plane_key, plane) is None
 
     async def _home(self, ref: OrderRef) -> Cluster:
         try:
@@ -239,11 +247,6 @@ class Orders:
         namespace, _, name = order.plane_key.partition("/")
         raw = await self._clusters.management.get(CONTROL_PLANE, namespace, name) if name else None
         return ControlPlane.model_validate(raw).lean() if raw else None
-
-
-def _on_all(kind: KindSteps, gate: gates.Gate) -> tuple[Verdict, ...]:
-    said = gate.model_dump(exclude={"type"})
-    return tuple(Verdict(type=type_, **said) for type_ in kind.condition_types)
 
 
 def _was_ready(order: OrderSeen) -> bool:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from base64 import b64decode
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Protocol, Self, TypeVar
@@ -20,10 +21,10 @@ from activities.cluster import INITIAL_EVENTS_END, KINDS, Cluster, Kind, Object
 from activities.errors import ClusterError, Conflict
 from activities.pen import Pen
 from workflows.api.korc import KorcObject
-from workflows.scaffold.child import Body, Seen, key
+from workflows.scaffold.child import Body, Seen, fingerprint, key
 from workflows.scaffold.korc import UNLATCHED_AT
 from workflows.scaffold.order import OrderRef
-from workflows.scaffold.ownership import owned
+from workflows.scaffold.ownership import Marks
 from workflows.scaffold.verdict import Act, Write
 
 _log = logging.getLogger(__name__)
@@ -52,19 +53,29 @@ D = TypeVar("D", bound=Decided)
 class Projection:
     """The children of one order, seen and written by one step. A context: what it follows ends with it.
 
-    labels  the order's ownership labels
-    pen     the right to write; without one this only looks
-    failed  error type of a clearing that the API server refuses for good (contracts 4.14)
+    marks    by what the order's children are known
+    pen      the right to write; without one this only looks
+    failed   error type of a clearing that the API server refuses for good (contracts 4.14)
+    fill     adds to a Secret's body what no judge may see
+    created  keys of the children that this step made
     """
 
     def __init__(
-        self, cluster: Cluster, ref: OrderRef, labels: Mapping[str, str], pen: Pen | None = None, failed: str = ""
+        self,
+        cluster: Cluster,
+        ref: OrderRef,
+        marks: Marks,
+        pen: Pen | None = None,
+        failed: str = "",
+        fill: Callable[[Object], Object] = lambda body: body,
     ) -> None:
         self._cluster = cluster
         self._ref = ref
-        self._labels = labels
+        self._marks = marks
         self._pen = pen
         self._failed = failed
+        self._fill = fill
+        self.created: set[str] = set()
         self._children: dict[str, KorcObject] = {}
         self._claims: dict[str, str] = {}
         self._places: set[tuple[str, str]] = set()
@@ -103,6 +114,10 @@ class Projection:
             heard.append(ready)
         await asyncio.gather(*heard)
 
+    def follow_one(self, kind: str, namespace: str, name: str) -> None:
+        """Goes on hearing of one object that does not carry the labels, and reads it anew when it changed."""
+        self._streams[kind, namespace] = asyncio.create_task(self._stream_one(kind, namespace, name))
+
     async def look(self, decide: Callable[[Seen], D]) -> D:
         """What the judge says, without a write; whose a claim is can be read, so that a loser is told as such."""
         decision = decide(self.seen)
@@ -139,8 +154,7 @@ class Projection:
             case Act.CREATE:
                 await self._create(kind, write)
             case Act.APPLY:
-                uid = live.metadata.uid if live is not None else None
-                self._written(write.kind, await apply_onto(self._cluster, kind, write.body, uid))
+                await self._apply(kind, write, live)
             case Act.DELETE if live is not None:
                 await self._delete(kind, live)
             case Act.UNLATCH if live is not None:
@@ -151,7 +165,7 @@ class Projection:
 
     async def _claim(self, write: Write) -> None:
         namespace = write.body["metadata"]["namespace"]
-        holder = await claims.claim(self._cluster, namespace, write.name, self._ref.workflow_id, self._labels)
+        holder = await claims.claim(self._cluster, namespace, write.name, self._ref.workflow_id, self._marks.labels)
         if holder is not None:
             self._claims[write.name] = holder
 
@@ -163,15 +177,25 @@ class Projection:
     async def _create(self, kind: Kind, write: Write) -> None:
         """An object that has the name already is not touched, whosever it is."""
         try:
-            self._written(write.kind, await self._cluster.create(kind, write.body))
+            self._written(write.kind, await self._cluster.create(kind, self._fill(write.body)))
         except Conflict:
             await self._get(write.kind, write.body["metadata"]["namespace"], write.name)
+
+    async def _apply(self, kind: Kind, write: Write, live: KorcObject | None) -> None:
+        body = self._fill(write.body)
+        if live is not None and write.exact:
+            body = {**body, "metadata": {**body["metadata"], "resourceVersion": live.metadata.resource_version}}
+        self._written(
+            write.kind, await apply_onto(self._cluster, kind, body, live.metadata.uid if live is not None else None)
+        )
+        if live is None:
+            self.created.add(key(write.kind, write.name))
 
     async def _delete(self, kind: Kind, child: KorcObject) -> None:
         """Deletes a child of the order. A managed one without an id goes only as it was judged: K-ORC, which deletes
         such a one by name, may have begun to make it since."""
         meta = child.metadata
-        if child.deleting or not owned(meta.labels, self._labels):
+        if child.deleting or not self._marks.own(meta):
             return
         settled = child.status.id or child.spec.get("managementPolicy") != "managed"
         version = "" if settled else meta.resource_version
@@ -234,7 +258,9 @@ class Projection:
             self._learn(kind, raw)
 
     async def _list(self, kind: str, namespace: str) -> None:
-        found = await self._cluster.list(KINDS[kind], namespace, labels=self._labels, metadata_only=kind == "Secret")
+        found = await self._cluster.list(
+            KINDS[kind], namespace, labels=self._marks.labels, metadata_only=kind == "Secret"
+        )
         for item in found["items"]:
             self._learn(kind, item)
 
@@ -246,6 +272,8 @@ class Projection:
 
     def _learn(self, kind: str, raw: Object) -> None:
         """Takes an object as it is now; a version that is no newer than what is known already is no news."""
+        if "data" in raw:
+            raw = {**raw, "data": {name: fingerprint(b64decode(value)) for name, value in (raw["data"] or {}).items()}}
         child = KorcObject.model_validate(raw)
         known = self._children.get(key(kind, child.metadata.name))
         if known is not None and known.metadata.uid == child.metadata.uid and not _newer(child, known):
@@ -256,7 +284,7 @@ class Projection:
 
     async def _change(self, until: float) -> bool:
         """Waits for news of any kind that was seen; False when none came in time."""
-        for where in self._places - self._streams.keys():
+        for where in {place for place in self._places if place[0] != "Secret"} - self._streams.keys():
             self._streams[where] = asyncio.create_task(self._stream(*where, self._since.get(where, "")))
         try:
             async with asyncio.timeout(until - time.monotonic()):
@@ -275,7 +303,7 @@ class Projection:
             KINDS[kind],
             namespace,
             version,
-            labels=self._labels,
+            labels=self._marks.labels,
             seconds=seconds,
             metadata_only=kind == "Secret",
             initial=ready is not None,
@@ -301,6 +329,22 @@ class Projection:
         finally:
             if ready and not ready.done():
                 ready.cancel()
+
+    async def _stream_one(self, kind: str, namespace: str, name: str) -> None:
+        seconds = max(1, round(self._lent().left) + 1)
+        try:
+            async for event in self._cluster.watch(
+                KINDS[kind], namespace, "", name=name, seconds=seconds, metadata_only=True
+            ):
+                known, meta = self._children.get(key(kind, name)), event["object"]["metadata"]
+                if event["type"] == "DELETED":
+                    self._forget(kind, event["object"])
+                elif event["type"] != "BOOKMARK" and (
+                    known is None or known.metadata.resource_version != meta["resourceVersion"]
+                ):
+                    await self._get(kind, namespace, name)
+        except ClusterError as error:
+            _log.debug("stopped following %s %s: %s", kind, name, error)
 
     def _forget(self, kind: str, raw: Object) -> None:
         name = key(kind, raw["metadata"]["name"])

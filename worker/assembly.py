@@ -18,10 +18,13 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 
 from activities.clusters import Clusters
 from activities.keystoneproject import KeystoneProjects
+from activities.keystoneservice import KeystoneServices
 from activities.orders import Orders
 from worker.settings import WorkerSettings
 from workflows.keystoneproject.teardown import KeystoneProjectTeardown
 from workflows.keystoneproject.workflow import KeystoneProject
+from workflows.keystoneservice.teardown import KeystoneServiceTeardown
+from workflows.keystoneservice.workflow import KeystoneService
 
 PURE = (
     "workflows.api",
@@ -41,21 +44,26 @@ PURE = (
     "workflows.keystoneproject.children",
     "workflows.keystoneproject.judge",
     "workflows.keystoneproject.reasons",
+    "workflows.keystoneservice.account",
+    "workflows.keystoneservice.blocks",
+    "workflows.keystoneservice.catalog",
     "workflows.keystoneservice.children",
     "workflows.keystoneservice.delivery",
+    "workflows.keystoneservice.gates",
+    "workflows.keystoneservice.publish",
     "workflows.keystoneservice.reasons",
     "workflows.keystoneservice.sweep",
 )
 """Modules without workflow code, passed through the sandbox. A test compares the list with the sources."""
 
 
-WORKFLOWS: tuple[type, ...] = (KeystoneProject, KeystoneProjectTeardown)
+WORKFLOWS: tuple[type, ...] = (KeystoneProject, KeystoneProjectTeardown, KeystoneService, KeystoneServiceTeardown)
 
 
 def activities_over(clusters: Clusters) -> list[Callable[..., Any]]:
     """Every step of every kind, over these clusters."""
-    projects = KeystoneProjects(clusters)
-    orders = Orders(clusters, {projects.kind.kind: projects})
+    projects, services = KeystoneProjects(clusters), KeystoneServices(clusters)
+    orders = Orders(clusters, {projects.kind.kind: projects, services.kind.kind: services})
     return [
         orders.admit,
         orders.examine,
@@ -64,6 +72,11 @@ def activities_over(clusters: Clusters) -> list[Callable[..., Any]]:
         orders.settle,
         projects.provision_project,
         projects.remove_project,
+        services.provision_catalog,
+        services.provision_account,
+        services.publish_account,
+        services.nudge_account,
+        services.remove_registration,
     ]
 
 

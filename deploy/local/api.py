@@ -16,7 +16,7 @@ from urllib.parse import urlencode, urlsplit
 
 import yaml
 
-from deploy.local import pki
+from deploy.local.files import write_secret
 from deploy.local.part import PartError
 
 Object = dict[str, Any]
@@ -57,7 +57,7 @@ class Api:
             pair = kubeconfig.parent / "pki" / f"{kubeconfig.stem}.pem"
             wanted = certificate + b"\n" + _data(user, "client-key", kubeconfig.parent)
             if not pair.exists() or pair.read_bytes() != wanted:
-                pki.write_secret(pair, wanted)
+                write_secret(pair, wanted)
             tls.load_cert_chain(pair)
         else:
             raise PartError(f"{kubeconfig} has neither a token nor a client certificate: make one that does")

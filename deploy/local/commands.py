@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
-from deploy.local import pki
+from deploy.local.files import write_secret
 from deploy.local.part import PartError
 
 
@@ -57,5 +57,5 @@ async def run(
 def password(path: Path) -> str:
     """The password kept at `path`, made at the first call."""
     if not path.exists():
-        pki.write_secret(path, secrets.token_urlsafe(24).encode())
+        write_secret(path, secrets.token_urlsafe(24).encode())
     return path.read_text()

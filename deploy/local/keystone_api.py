@@ -12,9 +12,11 @@ from types import TracebackType
 from typing import Any, Self
 
 import aiohttp
+import yaml
 
 from deploy.local.part import Stack
 from deploy.local.parts import keystone
+from deploy.local.services import reachable
 
 Object = dict[str, Any]
 
@@ -98,12 +100,17 @@ class KeystoneAPI:
         self, user: str, password: str, domain: str = "Default", project: str | None = None
     ) -> Object | None:
         """The token's body that these credentials get, or None when Keystone refuses them."""
-        try:
-            return (await self._authenticate(user, password, domain, project))[1]
-        except KeystoneError as error:
-            if error.status == 401:
-                return None
-            raise
+        account = {"name": user, "domain": {"name": domain}, "password": password}
+        scope = {"name": project, "domain": {"name": domain}} if project is not None else None
+        return await self._login(account, scope, self._url)
+
+    async def login_with(self, clouds: str, cloud: str = "admin") -> Object | None:
+        """The same by a clouds.yaml as it was delivered: whoever reads it on this machine has to map its address."""
+        auth = yaml.safe_load(clouds)["clouds"][cloud]["auth"]
+        user_domain, project_domain = ({"name": auth[f"{owner}_domain_name"]} for owner in ("user", "project"))
+        account = {"name": auth["username"], "domain": user_domain, "password": auth["password"]}
+        project = {"name": auth["project_name"], "domain": project_domain}
+        return await self._login(account, project, reachable(self._stack, auth["auth_url"]).rstrip("/"))
 
     async def request(
         self, method: str, path: str, body: object = None, params: Mapping[str, str] | None = None
@@ -111,10 +118,11 @@ class KeystoneAPI:
         """Any request below /v3 as the admin; an expired token is renewed once."""
         for fresh in (False, True):
             if self._token is None or fresh:
-                password = keystone.admin_password(self._stack)
-                self._token = (await self._authenticate("admin", password, "Default", "admin"))[0]
+                default = {"name": "Default"}
+                account = {"name": "admin", "domain": default, "password": keystone.admin_password(self._stack)}
+                self._token = (await self._authenticate(account, {"name": "admin", "domain": default}, self._url))[0]
             try:
-                return (await self._send(method, path, body, params, self._token))[1]
+                return (await self._send(method, self._url, path, body, params, self._token))[1]
             except KeystoneError as error:
                 if fresh or error.status != 401:
                     raise
@@ -124,26 +132,32 @@ class KeystoneAPI:
         wanted = {key: value for key, value in filters.items() if value is not None}
         return list((await self.request("GET", f"/{collection}", params=wanted))[collection])
 
-    async def _authenticate(self, user: str, password: str, domain: str, project: str | None) -> tuple[str, Object]:
-        account = {"name": user, "domain": {"name": domain}, "password": password}
+    async def _login(self, account: Object, project: Object | None, url: str) -> Object | None:
+        try:
+            return (await self._authenticate(account, project, url))[1]
+        except KeystoneError as error:
+            if error.status == 401:
+                return None
+            raise
+
+    async def _authenticate(self, account: Object, project: Object | None, url: str) -> tuple[str, Object]:
         auth: Object = {"identity": {"methods": ["password"], "password": {"user": account}}}
         if project is not None:
-            auth["scope"] = {"project": {"name": project, "domain": {"name": domain}}}
-        headers, body = await self._send("POST", "/auth/tokens", {"auth": auth})
+            auth["scope"] = {"project": project}
+        headers, body = await self._send("POST", url, "/auth/tokens", {"auth": auth})
         return headers["X-Subject-Token"], dict(body["token"])
 
     async def _send(
         self,
         method: str,
+        url: str,
         path: str,
         body: object = None,
         params: Mapping[str, str] | None = None,
         token: str | None = None,
     ) -> tuple[Mapping[str, str], Object]:
         headers = {"X-Auth-Token": token} if token else {}
-        async with self._session.request(
-            method, self._url + path, json=body, params=params or {}, headers=headers
-        ) as answer:
+        async with self._session.request(method, url + path, json=body, params=params or {}, headers=headers) as answer:
             content: Object = await answer.json(content_type=None) if answer.status != 204 else {}
             if answer.status >= 400:
                 message = (content or {}).get("error", {}).get("message", "no message")

@@ -22,6 +22,7 @@ from urllib.parse import urlencode
 
 from deploy.local import pki
 from deploy.local.api import Api, ApiError
+from deploy.local.files import write_secret
 from deploy.local.part import PartError, Stack, external
 
 Object = dict[str, Any]
@@ -69,6 +70,21 @@ def _apply(stack: Stack, cluster: str, objects: Sequence[Object], seconds: float
                     if error.code not in SOON or time.monotonic() > deadline:
                         raise PartError(f"the {cluster} cluster refused {_title(one)}: {error}") from None
                 time.sleep(0.1)
+
+
+async def served(stack: Stack, cluster: str, resources: Sequence[str], seconds: float = 30) -> None:
+    """Waits until the server tells clients that it has these kinds, which it does a while after it took them."""
+
+    def look() -> None:
+        deadline = time.monotonic() + seconds
+        with Api(kubeconfig(stack, cluster)) as api:
+            for resource in resources:
+                while api.path(resource, None) is None:
+                    if time.monotonic() > deadline:
+                        raise PartError(f"the {cluster} cluster does not serve {resource} after {seconds:.0f} s")
+                    time.sleep(0.1)
+
+    await asyncio.to_thread(look)
 
 
 def _title(one: Object) -> str:
@@ -174,7 +190,7 @@ async def grant(
     path = kubeconfig(stack, cluster, user)
     if external("KUBECONFIG" if cluster == "management" else "TARGET_KUBECONFIG"):
         # We hold no CA of a cluster that is not ours: the part speaks with the rights we were given.
-        pki.write_secret(path, kubeconfig(stack, cluster).read_bytes())
+        write_secret(path, kubeconfig(stack, cluster).read_bytes())
         return path
     pki.client_kubeconfig(stack, cluster, user, path)
     binding = {

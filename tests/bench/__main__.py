@@ -24,7 +24,8 @@ from deploy.local import stack
 from deploy.local.part import PartError, Stack
 from deploy.local.parts.operator import SYSTEM
 from deploy.local.show import shown
-from tests.bench import audit, history
+from tests import audit
+from tests.bench import history
 from tests.bench.desk import Desk, Unexpected, reference
 from tests.bench.table import Row, printed
 from tests.bench.usage import Usage

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from deploy.local.part import Stack
-from tests.bench import audit
+from tests import audit
 from tests.bench.table import Row, printed
 
 

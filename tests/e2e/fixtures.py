@@ -29,6 +29,7 @@ PARTS = (
     "operator",
     "temporal",
     "planes",
+    "stores",
     "standin-roleassignment",
     "standin-database",
 )

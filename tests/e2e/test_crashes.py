@@ -11,7 +11,7 @@ import pytest
 from deploy.local import kube
 from tests.e2e.stage import Order, Stage, until
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 Place = Callable[..., Order]
 
 

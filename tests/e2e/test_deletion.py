@@ -12,10 +12,10 @@ from temporalio.client import WorkflowExecutionStatus
 
 from deploy.local import kube
 from deploy.local.api import ApiError
-from tests.e2e.audit import requests
+from tests.audit import requests
 from tests.e2e.stage import CHILDREN, FINALIZER, Object, Order, Plane, Stage, condition, reason, unique, until
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 Place = Callable[..., Order]
 
 ASSIGNMENTS, CREDENTIALS = "keystoneroleassignments.c5c3.io", "keystoneapplicationcredentials.c5c3.io"

@@ -16,7 +16,7 @@ from deploy.local.authority import authority
 from deploy.local.parts import keystone, planes
 from tests.e2e.stage import Object, Order, Plane, Stage, condition, unique
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 Place = Callable[..., Order]
 
 

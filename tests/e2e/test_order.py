@@ -9,10 +9,10 @@ from collections.abc import Callable
 import pytest
 
 from deploy.local import kube
-from tests.e2e.audit import requests
+from tests.audit import requests
 from tests.e2e.stage import CHILDREN, FINALIZER, LEASES, Order, Stage, condition, until
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 Place = Callable[..., Order]
 
 

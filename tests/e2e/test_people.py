@@ -23,7 +23,7 @@ from deploy.local.parts import temporal
 from tests.e2e import browser
 from tests.e2e.stage import Order, Plane, Stage, until
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 Place = Callable[..., Order]
 
 

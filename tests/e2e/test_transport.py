@@ -19,10 +19,10 @@ import pytest
 
 from deploy.local import kube
 from deploy.local.authority import LOCAL_NAMES, authority, issue
-from tests.e2e.audit import requests
+from tests.audit import requests
 from tests.e2e.stage import Object, Order, Stage, condition, until
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 Place = Callable[..., Order]
 
 ROLE = "clusterroles.rbac.authorization.k8s.io"

@@ -15,10 +15,10 @@ import pytest
 import yaml
 
 from deploy.local import kube
-from tests.e2e.audit import Request, requests
+from tests.audit import Request, requests
 from tests.e2e.stage import ORDERS, Object, Order, Stage, unique
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 Place = Callable[..., Order]
 
 RBAC = Path(__file__).parents[2] / "deploy" / "rbac"
@@ -96,7 +96,7 @@ def registration(name: str, kubeconfig: str) -> Object:
 async def test_no_request_of_the_programs_was_refused(real_stack: Stage) -> None:
     """They run as their ServiceAccount; the only refusals are those that a test provoked by taking a right away."""
     for cluster in ("management", "target"):
-        asked = list(requests(real_stack.stack, cluster, real_stack.begun))
+        asked = requests(real_stack.stack, cluster, real_stack.begun)
         assert asked, "the programs asked nothing: do they run under another name?"
         refused = [
             request
@@ -112,7 +112,7 @@ async def test_every_right_is_used(real_stack: Stage, request: pytest.FixtureReq
     if not whole_suite(request):
         pytest.skip("only the whole suite uses every right")
     for cluster in ("management", "target"):
-        used = list(requests(real_stack.stack, cluster))
+        used = requests(real_stack.stack, cluster)
         unused = {
             resource: left
             for resource, verbs in granted(RBAC / f"{cluster}.yaml").items()
@@ -134,7 +134,7 @@ def granted(file: Path) -> dict[str, set[str]]:
 
 
 def uses(asked: Iterable[Request], resource: str, verb: str) -> bool:
-    return any(one.resource == resource and one.verb == verb and one.code < 400 for one in asked)
+    return any(one.kind == resource and one.verb == verb and one.code < 400 for one in asked)
 
 
 def whole_suite(request: pytest.FixtureRequest) -> bool:

@@ -14,10 +14,10 @@ import pytest
 from deploy.local import kube
 from deploy.local.api import ApiError
 from deploy.local.part import PartError
-from tests.e2e.audit import Request, requests
+from tests.audit import Request, requests
 from tests.e2e.stage import CHILDREN, TARGET, Object, Order, Stage, condition, unique, until
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 Place = Callable[..., Order]
 
 CRD = "customresourcedefinitions.apiextensions.k8s.io"

@@ -15,7 +15,8 @@ from temporalio.client import Client
 from deploy.local import kube
 from deploy.local.part import Stack
 from deploy.local.parts.planes import set_conditions
-from tests.bench import audit, history
+from tests import audit
+from tests.bench import history
 from tests.bench.desk import NAMESPACE, Desk, ready, reference
 from tests.prove.conftest import SECONDS
 

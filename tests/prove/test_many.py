@@ -13,7 +13,8 @@ from activities.cluster import KEYSTONE_PROJECT
 from deploy.local import stack
 from deploy.local.keystone_api import KeystoneAPI
 from deploy.local.part import Stack
-from tests.bench import audit, history
+from tests import audit
+from tests.bench import history
 from tests.bench.desk import LABEL, NAMESPACE, PATIENCE, Desk, Sight, eventually, ready, reference
 from tests.bench.usage import Usage
 from tests.prove.conftest import ORDERS

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from deploy.local import kube
+from deploy.local import kube, stack
 from deploy.local.keystone_api import KeystoneAPI
 from deploy.local.part import Stack
 from deploy.local.parts import keystone, mariadb, planes
 from tests.e2e.stage import Stage
 
-pytestmark = [pytest.mark.real, pytest.mark.prove, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(1800)]
 
 Object = dict[str, Any]
 KORC, MARIADB = "openstack.k-orc.cloud", "k8s.mariadb.com"
@@ -150,6 +150,23 @@ async def test_a_used_user_is_held_until_its_assignment_goes(place: Place) -> No
     await scenery(place, place.namespace)
     await place.wait(f"roleassignments.{KORC}", "ra", "Available")
     await place.delete(f"users.{KORC}", "u")
+    await asyncio.sleep(2)
+    held = await place.get(f"users.{KORC}", "u")
+    assert held is not None
+    assert GUARD in held["metadata"]["finalizers"]
+    await place.delete(f"roleassignments.{KORC}", "ra")
+    await place.gone(f"users.{KORC}", "u")
+    await place.delete(f"projects.{KORC}", "p")
+    await place.gone(f"projects.{KORC}", "p")
+
+
+async def test_the_guards_hold_over_a_restart(place: Place) -> None:
+    """While nobody looks, a used user is deleted: who comes back must not take it for an unused one."""
+    await scenery(place, place.namespace)
+    await place.wait(f"roleassignments.{KORC}", "ra", "Available")
+    await stack.kill_part(place.stack, "standin-roleassignment")
+    await place.delete(f"users.{KORC}", "u")
+    await stack.start_part(place.stack, "standin-roleassignment")
     await asyncio.sleep(2)
     held = await place.get(f"users.{KORC}", "u")
     assert held is not None

@@ -12,18 +12,27 @@ GROUP = "openstack.k-orc.cloud"
 
 
 class KorcStatus(Model):
-    """`status`. `id` is the resource's in OpenStack, once known; a RoleAssignment never has one."""
+    """`status`. `id` is the resource's in OpenStack, once known; a RoleAssignment never has one.
+
+    synced_resource_version  of External Secrets' objects: which version of the object was acted on last
+    """
 
     id: str = ""
+    resource: dict[str, Any] = Field(default_factory=dict)
+    synced_resource_version: str = ""
     conditions: tuple[Condition, ...] = ()
 
 
 class KorcObject(Model):
-    """A K-ORC object of any kind, as the API server holds it."""
+    """An order's child of any kind, K-ORC's or other, as the API server holds it.
+
+    data  of a Secret: what stands for each value (`fingerprint`), never a value
+    """
 
     metadata: Meta
     spec: dict[str, Any] = Field(default_factory=dict)
     status: KorcStatus = KorcStatus()
+    data: dict[str, str] = Field(default_factory=dict)
 
     @property
     def deleting(self) -> bool:

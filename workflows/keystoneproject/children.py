@@ -10,6 +10,7 @@ from typing import Any
 from workflows.api.controlplane import ControlPlane
 from workflows.scaffold.naming import child_prefix, claim_name, ownership_labels
 from workflows.scaffold.order import OrderRef
+from workflows.scaffold.ownership import Marks
 
 SEGMENT = "project"
 FINALIZER = "c5c3.io/keystoneproject-teardown"
@@ -27,6 +28,11 @@ def project_name(order: OrderRef) -> str:
 def probe_name(order: OrderRef) -> str:
     """The unmanaged import that asks whether the project exists already."""
     return f"{prefix(order)}project-probe"
+
+
+def marks(order: OrderRef) -> Marks:
+    """By what the order's children are known."""
+    return Marks(labels=ownership_labels(order), prefix=prefix(order))
 
 
 def claim(plane: ControlPlane, name: str) -> str:

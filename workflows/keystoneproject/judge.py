@@ -10,7 +10,7 @@ from workflows.api.keystoneproject import KeystoneProjectStatus
 from workflows.keystoneproject import children, reasons
 from workflows.scaffold import gated, korc
 from workflows.scaffold.child import Seen, Standing
-from workflows.scaffold.naming import keystone_name_key, ownership_labels
+from workflows.scaffold.naming import keystone_name_key
 from workflows.scaffold.order import OrderRef
 from workflows.scaffold.verdict import REFRESH_SECONDS, WAIT_SECONDS, Decision, Verdict
 
@@ -56,7 +56,7 @@ def _project(order: OrderRef, name: str, plane: ControlPlane) -> gated.Gated:
         child=children.project(order, plane, name),
         probe=children.probe(order, plane, name),
         claim=children.claim(plane, name),
-        labels=ownership_labels(order),
+        marks=children.marks(order),
         named=f"project {name!r}",
         where=f"domain {plane.admin_domain!r}",
         remedy="It is never taken over: order under another projectName, or delete that project in Keystone if nobody"

@@ -15,6 +15,7 @@ from workflows.api.keystoneservice import Account, Catalog, Endpoint
 from workflows.api.meta import Model
 from workflows.scaffold.naming import claim_name, keystone_name_key
 from workflows.scaffold.order import OrderRef
+from workflows.scaffold.ownership import Marks
 
 FINALIZER = "c5c3.io/keystoneservice-teardown"
 GENERATION = "cobaltcore.c5c3.io/password-generation"
@@ -40,6 +41,11 @@ def labels(order: OrderRef) -> dict[str, str]:
     """Both labels of every child, by which it is known as this order's in any namespace."""
     stem = "c5c3.io/keystoneservice"
     return {f"{stem}-name": order.name, f"{stem}-namespace": order.namespace}
+
+
+def marks(order: OrderRef, uid: str) -> Marks:
+    """By what the order's children are known; the name of what services read does not carry the prefix."""
+    return Marks(labels=labels(order), prefix=prefix(order), also=(f"{order.name}-credentials",), owner=uid)
 
 
 def password_prefix(order: OrderRef) -> str:

@@ -31,7 +31,11 @@ def password_name(order: OrderRef, generation: int) -> str:
 def password_secret(reg: Registration, generation: int, password: str) -> Body:
     """Beside the User that refers to it. It is created, and never written again."""
     meta = metadata(reg, password_name(reg.order, generation), reg.plane.namespace)
-    return {"kind": "Secret", "metadata": meta, "data": _data({"password": password})}
+    return {"kind": "Secret", "metadata": meta, "data": password_data(password)}
+
+
+def password_data(password: str) -> dict[str, str]:
+    return _data({"password": password})
 
 
 def generation_of(name: str) -> int | None:

@@ -6,6 +6,7 @@ something that exists already is `workflows.scaffold.gated`'s.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from datetime import datetime
 from enum import Enum
@@ -16,7 +17,7 @@ from pydantic import Field
 from workflows.api.korc import KorcObject
 from workflows.api.meta import Model
 from workflows.scaffold import korc
-from workflows.scaffold.ownership import includes, owned, refusal
+from workflows.scaffold.ownership import Marks, includes, refusal
 from workflows.scaffold.verdict import Act, Write
 
 Body = Mapping[str, Any]
@@ -66,14 +67,14 @@ def key(kind: str, name: str) -> str:
     return f"{kind}/{name}"
 
 
-def judge_child(wanted: Body, labels: Mapping[str, str], seen: Seen) -> Found:
+def judge_child(wanted: Body, marks: Marks, seen: Seen) -> Found:
     """How a child stands that can only ever be our own: an import, or what hangs on another child of the order."""
     child = seen.of(wanted)
     if child is None:
         return Found(
             standing=Standing.WAITING, message=f"{the(wanted)} has yet to be created.", do=(write(Act.APPLY, wanted),)
         )
-    if (early := standing_before_spec(child, wanted, labels)) is not None:
+    if (early := standing_before_spec(child, wanted, marks)) is not None:
         return early
     if not as_declared(child, wanted):
         message = f"{the(wanted)} has yet to be brought up to date."
@@ -83,10 +84,10 @@ def judge_child(wanted: Body, labels: Mapping[str, str], seen: Seen) -> Found:
     return standing_of(child, wanted)
 
 
-def standing_before_spec(child: KorcObject, wanted: Body, labels: Mapping[str, str]) -> Found | None:
+def standing_before_spec(child: KorcObject, wanted: Body, marks: Marks) -> Found | None:
     """Whose it is and whether it is going: what decides before its spec may be looked at."""
     meta = child.metadata
-    if not owned(meta.labels, labels):
+    if not marks.own(meta):
         return Found(standing=Standing.REFUSED, message=refusal(wanted["kind"], meta.namespace, meta.name))
     if child.deleting:
         message = f"{the(wanted)} is being deleted; it is made anew once it is gone."
@@ -121,8 +122,13 @@ def cleared(child: KorcObject, wanted: Body, now: datetime) -> Found:
     )
 
 
-def write(act: Act, wanted: Body) -> Write:
-    return Write(act=act, kind=wanted["kind"], name=wanted["metadata"]["name"], body=dict(wanted))
+def write(act: Act, wanted: Body, *, exact: bool = False) -> Write:
+    return Write(act=act, kind=wanted["kind"], name=wanted["metadata"]["name"], body=dict(wanted), exact=exact)
+
+
+def fingerprint(value: bytes) -> str:
+    """What stands for a Secret's value where values must not be; empty for an empty one."""
+    return hashlib.sha256(value).hexdigest() if value else ""
 
 
 def as_declared(child: KorcObject, wanted: Body) -> bool:
@@ -135,7 +141,7 @@ def as_declared(child: KorcObject, wanted: Body) -> bool:
         "annotations": meta.annotations,
         "ownerReferences": list(meta.owner_references),
     }
-    return includes(marks, wanted["metadata"]) and includes(child.spec, wanted["spec"])
+    return includes(marks, wanted["metadata"]) and includes(child.spec, wanted.get("spec") or {})
 
 
 def the(wanted: Body) -> str:

@@ -48,10 +48,17 @@ def changes(
     for verdict in (*found.values(), ready(types, status_of, note)):
         after[verdict.type] = _condition(before.get(verdict.type), verdict, generation, now)
     wanted: dict[str, Any] = {"observedGeneration": generation, **fields}
-    patch = {key: value for key, value in wanted.items() if live.get(key) != value}
+    patch = {key: _replacing(live.get(key), value) for key, value in wanted.items() if live.get(key) != value}
     if list(after.values()) != list(before.values()):
         patch["conditions"] = list(after.values())
     return patch or None
+
+
+def _replacing(old: Any, new: Any) -> Any:
+    """The merge patch that leaves nothing of the old value: keys of a map that are gone have to be named."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        return {key: None for key in old if key not in new} | {k: _replacing(old.get(k), v) for k, v in new.items()}
+    return new
 
 
 def _condition(old: Mapping[str, Any] | None, verdict: Verdict, generation: int, now: datetime) -> dict[str, Any]:

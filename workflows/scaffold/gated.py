@@ -25,7 +25,7 @@ from workflows.scaffold.child import (
     write,
 )
 from workflows.scaffold.order import OrderRef
-from workflows.scaffold.ownership import owned, refusal
+from workflows.scaffold.ownership import Marks, refusal
 from workflows.scaffold.verdict import Act, Write
 
 PROBE_TRUST = timedelta(minutes=15)
@@ -40,17 +40,19 @@ class Gated(Model):
     remedy  what to do about one that exists already, as a sentence
     adopt   the order consents to taking over what exists, so nothing is asked
     blind   an available resource counts whatever generation its status speaks of
+    exact   it is written only as it was read: what others write to it must not be lost
     """
 
     child: dict[str, Any]
     probe: dict[str, Any]
     claim: str
-    labels: dict[str, str]
+    marks: Marks
     named: str
     where: str
     remedy: str
     adopt: bool = False
     blind: bool = False
+    exact: bool = False
 
 
 def judge_gated(order: OrderRef, gated: Gated, seen: Seen) -> Found:
@@ -58,12 +60,14 @@ def judge_gated(order: OrderRef, gated: Gated, seen: Seen) -> Found:
     wanted, child = gated.child, seen.of(gated.child)
     if child is None:
         return _before_creation(order, gated, seen)
-    if (early := standing_before_spec(child, wanted, gated.labels)) is not None:
+    if (early := standing_before_spec(child, wanted, gated.marks)) is not None:
         return early
     unmade = not child.status.id and not gated.adopt
     if not as_declared(child, wanted):
         message = f"{the(wanted)} has yet to be brought up to date."
-        update = Found(standing=Standing.WAITING, message=message, do=(write(Act.APPLY, wanted),), child=child)
+        update = Found(
+            standing=Standing.WAITING, message=message, do=(write(Act.APPLY, wanted, exact=gated.exact),), child=child
+        )
         # A new generation wakes K-ORC, which would take over whatever carries the name (contracts 14.2).
         return ask(gated, child, seen, update) if korc.terminal(child) and unmade else update
     if korc.transport_latched(child):
@@ -71,12 +75,7 @@ def judge_gated(order: OrderRef, gated: Gated, seen: Seen) -> Found:
         return ask(gated, child, seen, clear) if clear.do and unmade else clear
     there = korc.available(child) if gated.blind else korc.up_to_date(child)
     found = standing_of(child, wanted, there=there and bool(child.status.id))
-    if (
-        found.ready
-        and (probe := seen.of(gated.probe))
-        and not probe.deleting
-        and owned(probe.metadata.labels, gated.labels)
-    ):
+    if found.ready and (probe := seen.of(gated.probe)) and not probe.deleting and gated.marks.own(probe.metadata):
         return found.model_copy(update={"do": (write(Act.DELETE, gated.probe),)})
     return found
 
@@ -88,7 +87,7 @@ def _before_creation(order: OrderRef, gated: Gated, seen: Seen) -> Found:
     if probe is None:
         message = f"Whether {gated.named} exists already is being asked."
         return Found(standing=Standing.PROBING, message=message, do=(write(Act.CREATE, gated.probe),))
-    if not owned(probe.metadata.labels, gated.labels):
+    if not gated.marks.own(probe.metadata):
         return Found(standing=Standing.REFUSED, message=_refusal(gated))
     if probe.deleting:
         message = f"An earlier probe for {gated.named} is still being deleted."
@@ -128,7 +127,7 @@ def _claimed(order: OrderRef, gated: Gated, seen: Seen, drop: tuple[Write, ...])
 def ask(gated: Gated, child: KorcObject, seen: Seen, absent: Found) -> Found:
     """Asks by a probe younger than the trouble whether a resource of the name exists; if not, `absent`."""
     probe = seen.of(gated.probe)
-    if probe is not None and not owned(probe.metadata.labels, gated.labels):
+    if probe is not None and not gated.marks.own(probe.metadata):
         return Found(standing=Standing.REFUSED, message=_refusal(gated))
     if probe is None:
         message = f"Whether {gated.named} exists in Keystone is being asked."

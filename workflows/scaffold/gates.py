@@ -35,6 +35,14 @@ def cluster_name(order: OrderRef) -> Gate | None:
     )
 
 
+def plane_not_found(plane_key: str) -> Gate:
+    return Gate(
+        reason=CONTROL_PLANE_NOT_FOUND,
+        message=f"ControlPlane {plane_key} does not exist; the order is served once it does.",
+        again=WAIT_SECONDS,
+    )
+
+
 def assignment(order: OrderRef, plane_key: str, plane: ControlPlane | None) -> Gate | None:
     """The plane exists and assigns the order's namespace.
 
@@ -42,11 +50,7 @@ def assignment(order: OrderRef, plane_key: str, plane: ControlPlane | None) -> G
     namespace, so that a tenant cannot find out which planes there are.
     """
     if plane is None and not order.cluster:
-        return Gate(
-            reason=CONTROL_PLANE_NOT_FOUND,
-            message=f"ControlPlane {plane_key} does not exist; the order is served once it does.",
-            again=WAIT_SECONDS,
-        )
+        return plane_not_found(plane_key)
     if plane is not None and plane.assigns(order.namespace, order.cluster):
         return None
     where = f"cluster {order.cluster!r}" if order.cluster else "the management cluster"
@@ -69,12 +73,15 @@ def admin_credential(plane: ControlPlane) -> Gate | None:
     )
 
 
-def order_name(order: OrderRef, reason: str) -> Gate | None:
-    """The order's name has to fit a label value (contracts 14.8). Admission says so too, where its rules are."""
+def order_name(order: OrderRef) -> Gate | None:
+    """The order's name has to fit a label value (contracts 14.8). Admission says so too, where its rules are.
+
+    Its reason, which the gate leaves empty, is the one by which each condition of the kind reads an error.
+    """
     if len(order.name.encode()) <= LABEL_LIMIT:
         return None
     return Gate(
-        reason=reason,
+        reason="",
         message=f"metadata.name is longer than the {LABEL_LIMIT} characters a label value carries, so no child can be"
         " marked as this order's; delete the order and create it under a shorter name.",
     )

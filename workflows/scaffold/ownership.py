@@ -5,15 +5,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-
-def owned(labels: Mapping[str, str], ours: Mapping[str, str]) -> bool:
-    """Whether an object carries all of an order's ownership labels with exactly these values."""
-    return all(labels.get(key) == value for key, value in ours.items())
+from workflows.api.meta import Meta, Model
 
 
-def sweepable(name: str, labels: Mapping[str, str], ours: Mapping[str, str], prefix: str) -> bool:
-    """Whether a sweep may delete it: both the labels and the name must say that it is the order's child."""
-    return owned(labels, ours) and name.startswith(prefix)
+class Marks(Model):
+    """By what an order's children are known: their labels, and how their names begin.
+
+    also   names of children that do not begin so
+    owner  the order's uid; being controlled by it counts as the labels do
+    """
+
+    labels: dict[str, str]
+    prefix: str
+    also: tuple[str, ...] = ()
+    owner: str = ""
+
+    def own(self, meta: Meta) -> bool:
+        """Whether the order created the object: all labels with exactly these values, or its controller reference."""
+        return self.controls(meta) or all(meta.labels.get(key) == value for key, value in self.labels.items())
+
+    def controls(self, meta: Meta) -> bool:
+        return bool(self.owner) and any(
+            each.get("controller") and each.get("uid") == self.owner for each in meta.owner_references
+        )
+
+    def sweeps(self, meta: Meta) -> bool:
+        """Whether a sweep may delete it: ownership and name must both say that it is the order's child."""
+        return self.own(meta) and (meta.name.startswith(self.prefix) or meta.name in self.also)
 
 
 def refusal(kind: str, namespace: str, name: str) -> str:
@@ -25,12 +43,16 @@ def refusal(kind: str, namespace: str, name: str) -> str:
 
 
 def includes(live: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether the live object says everything that is wanted of it, so that an apply would change nothing."""
-    for key, value in wanted.items():
-        have = live.get(key)
-        if isinstance(value, Mapping):
-            if not isinstance(have, Mapping) or not includes(have, value):
-                return False
-        elif have != value:
-            return False
-    return True
+    """Whether the live object says everything that is wanted of it, so that an apply would change nothing.
+
+    Items of a list are compared one by one: a server fills in defaults there, too.
+    """
+    return all(key in live and _says(live[key], value) for key, value in wanted.items())
+
+
+def _says(have: Any, want: Any) -> bool:
+    if isinstance(want, Mapping):
+        return isinstance(have, Mapping) and includes(have, want)
+    if isinstance(want, list | tuple):
+        return isinstance(have, list | tuple) and len(have) == len(want) and all(map(_says, have, want))
+    return bool(have == want)

@@ -6,7 +6,7 @@ of the child itself, and let go of when a resource of its name may be a stranger
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -16,7 +16,7 @@ from workflows.api.meta import Model, find
 from workflows.scaffold import korc
 from workflows.scaffold.child import Found, Seen, Standing, the, write
 from workflows.scaffold.gated import Gated, ask
-from workflows.scaffold.ownership import sweepable
+from workflows.scaffold.ownership import Marks
 from workflows.scaffold.verdict import Act, Write
 
 CREATE_GRACE = timedelta(seconds=30)
@@ -24,13 +24,6 @@ CREATE_GRACE = timedelta(seconds=30)
 
 _IDENTITY = {"Project": ("name", "domainRef"), "User": ("name", "domainRef"), "Service": ("type", "name")}
 """The kinds that K-ORC takes over and deletes by name, and by which fields it looks them up (contracts 6.3)."""
-
-
-class Marks(Model):
-    """By what an order's children are known: their labels, and how their names begin."""
-
-    labels: dict[str, str]
-    prefix: str
 
 
 class Removing(Model):
@@ -45,12 +38,16 @@ class Removing(Model):
 
 
 def judge_removal(
-    kinds: Sequence[str], marks: Marks, plane: ControlPlane | None, seen: Seen, keep: Collection[str] = ()
+    kinds: Sequence[str],
+    marks: Marks,
+    plane: ControlPlane | None,
+    seen: Seen,
+    keep: Callable[[str], bool] = lambda _: False,
 ) -> Removing:
     """What may be deleted of the order's children of these kinds, which come dependents first.
 
     plane  None when it is gone: nobody can be asked then, so what has no id is let go of
-    keep   keys of the children that stay
+    keep   whether a child of this name stays
     """
     do: list[Write] = []
     left: list[str] = []
@@ -78,12 +75,12 @@ def probe_name(child: KorcObject) -> str:
     return f"{child.metadata.name}-probe"
 
 
-def _ours(kinds: Sequence[str], marks: Marks, seen: Seen, keep: Collection[str]) -> list[tuple[str, KorcObject]]:
+def _ours(kinds: Sequence[str], marks: Marks, seen: Seen, keep: Callable[[str], bool]) -> list[tuple[str, KorcObject]]:
     """The order's children that do not stay: by kind, and of one kind the managed before the others."""
     ours: list[tuple[str, KorcObject]] = []
     for each, child in seen.children.items():
         kind, _, name = each.partition("/")
-        if each not in keep and kind in kinds and sweepable(name, child.metadata.labels, marks.labels, marks.prefix):
+        if kind in kinds and not keep(name) and marks.sweeps(child.metadata):
             ours.append((kind, child))
     return sorted(ours, key=lambda each: (kinds.index(each[0]), _unmanaged(each[1]), each[1].metadata.name))
 
@@ -138,7 +135,7 @@ def _gate(kind: str, child: KorcObject, body: dict[str, Any], marks: Marks, plan
         },
     }
     named = f"{kind.lower()} {resource.get('name', '')!r}"
-    return Gated(child=body, probe=probe, claim="", labels=marks.labels, named=named, where="Keystone", remedy="")
+    return Gated(child=body, probe=probe, claim="", marks=marks, named=named, where="Keystone", remedy="")
 
 
 def _body(kind: str, child: KorcObject) -> dict[str, Any]:

@@ -70,6 +70,7 @@ class Run:
         self._pass_wanted = 0
         self._closing = False
         self._troubles = before.troubles
+        self._paused_in = 0
         self._troubled_since = before.troubled_since
         self._late_until = before.late_until
         self._moves = 0
@@ -87,9 +88,7 @@ class Run:
 
     @workflow.update(description="Make a full pass now, and answer with what it found.")
     async def resync_now(self) -> Described:
-        self.resync()
-        wanted = self._pass_wanted = self._passes_begun + 1
-        await workflow.wait_condition(lambda: self._passes_ended >= wanted or self._closing)
+        await self.next_pass()
         return self.describe()
 
     @workflow.query(description="What the last pass found, and what is waited for.")
@@ -104,6 +103,17 @@ class Run:
             left=self._left,
             next_look_seconds=self._next_look,
         )
+
+    async def next_pass(self) -> None:
+        """Asks for a whole pass that begins after this, and returns when it has ended, or the run does."""
+        self.resync()
+        wanted = self._pass_wanted = self._passes_begun + 1
+        await workflow.wait_condition(lambda: self._passes_ended >= wanted or self._closing)
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """What the last pass found."""
+        return self._verdicts
 
     def _ring(self) -> None:
         self._rung = True
@@ -230,9 +240,11 @@ class Run:
         return Priority(fairness_key=_short(self.order.plane_key or self.ref.namespace, 64))
 
     def _pause(self) -> float:
-        pause: float = min(FIRST_PAUSE * 2**self._troubles, LONGEST_PAUSE)
-        self._troubles += 1
+        if self._paused_in != self._passes_begun:  # several blocks of one pass fail together
+            self._paused_in = self._passes_begun
+            self._troubles += 1
         self._troubled_since = self._troubled_since or workflow.now()
+        pause: float = min(FIRST_PAUSE * 2 ** (self._troubles - 1), LONGEST_PAUSE)
         return pause
 
     async def _say_trouble(self, trouble: Trouble) -> None:
@@ -349,6 +361,15 @@ class Run:
             lines.append(f"- **Ready** False: {_short(self._note, 500)}")
         lines.append(f"- next look {f'in {self._next_look:g} s' if self._next_look is not None else 'when it is rung'}")
         workflow.set_current_details("\n".join([f"`{self.ref.key}` is {self.phase}", "", *lines]))
+
+
+async def side_by_side(*blocks: Awaitable[Answer]) -> list[Answer]:
+    """Runs all to their ends, so that none works on when the pass is over; then raises what the first failed with."""
+    answers = await asyncio.gather(*blocks, return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+    return [answer for answer in answers if not isinstance(answer, BaseException)]
 
 
 def _headline(verdicts: Sequence[Verdict], note: str) -> str:

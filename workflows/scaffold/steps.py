@@ -93,6 +93,13 @@ class Task(Model):
     plane: ControlPlane | None = None
 
 
+class Nudge(Model):
+    """Asks for the next password of an account that is at this generation."""
+
+    task: Task
+    generation: int
+
+
 class Removal(Model):
     """What is left of an order's children, in words; nothing means that the finalizer may go.
 
@@ -168,4 +175,29 @@ class Steps:
     @activity.defn(name="remove_project")
     async def remove_project(self, task: Task) -> Removal:
         """Deletes the order's children, managed before probe, unless references hold it."""
+        raise NotImplementedError
+
+    @activity.defn(name="provision_catalog")
+    async def provision_catalog(self, task: Task) -> Outcome:
+        """Probes for the service, then projects it and its endpoints, and reads what became of them."""
+        raise NotImplementedError
+
+    @activity.defn(name="provision_account")
+    async def provision_account(self, task: Task) -> Outcome:
+        """Probes for project and user, projects them, the password and the roles, and reads what became of them."""
+        raise NotImplementedError
+
+    @activity.defn(name="publish_account")
+    async def publish_account(self, task: Task) -> Outcome:
+        """Mirrors the account's password to OpenBao and sees it delivered to the Secret that the service reads."""
+        raise NotImplementedError
+
+    @activity.defn(name="nudge_account")
+    async def nudge_account(self, nudge: Nudge) -> None:
+        """Empties the managed User's password-generation annotation, which asks for the next password."""
+        raise NotImplementedError
+
+    @activity.defn(name="remove_registration")
+    async def remove_registration(self, task: Task) -> Removal:
+        """Deletes the order's children, dependents first."""
         raise NotImplementedError

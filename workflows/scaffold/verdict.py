@@ -56,12 +56,16 @@ class Act(Enum):
 
 
 class Write(Model):
-    """A write that a judge wants. `name` is the child's, or for a claim the Lease's."""
+    """A write that a judge wants. `name` is the child's, or for a claim the Lease's.
+
+    exact  nobody may have written the object since it was read, or the write is refused
+    """
 
     act: Act
     kind: str
     name: str
     body: dict[str, Any] = Field(default_factory=dict)
+    exact: bool = False
 
 
 class Decision(Model):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from deploy.local import pki, programs
 from deploy.local.api import ApiError
+from deploy.local.files import write_secret
 from deploy.local.kube import answers, call, kubeconfig
 from deploy.local.part import Part, PartError, Process, Stack, external
 
@@ -35,7 +36,7 @@ class ApiServer(Part):
         config = kubeconfig(stack, self.name)
         if given := external(SETTING[self.name]):
             try:
-                pki.write_secret(config, Path(given).expanduser().read_bytes())
+                write_secret(config, Path(given).expanduser().read_bytes())
                 await call(stack, self.name, "GET", "/version")
             except OSError as error:
                 raise PartError(f"C5C3_STACK_{SETTING[self.name]}={given} cannot be read: {error.strerror}") from None
@@ -49,13 +50,12 @@ class ApiServer(Part):
         (stack.folder / "logs").mkdir(parents=True, exist_ok=True)
         policy = json.dumps(AUDIT).encode()
         if not self._policy(stack).exists() or self._policy(stack).read_bytes() != policy:
-            pki.write_secret(self._policy(stack), policy)
+            write_secret(self._policy(stack), policy)
 
     def process(self, stack: Stack) -> Process | None:
         if external(SETTING[self.name]):
             return None
-        ca, _ = pki.authority(stack, self.name)
-        crt, key = pki.serving(stack, self.name)
+        ca, mine = pki.authority(stack, self.name), pki.serving(stack, self.name)
         private, public = pki.account_keys(stack, self.name)
         return Process(
             (
@@ -66,9 +66,9 @@ class ApiServer(Part):
                 "--advertise-address=127.0.0.1",
                 f"--secure-port={stack.ports[self.name]}",
                 "--endpoint-reconciler-type=none",
-                f"--tls-cert-file={crt}",
-                f"--tls-private-key-file={key}",
-                f"--client-ca-file={ca}",
+                f"--tls-cert-file={mine.certificate}",
+                f"--tls-private-key-file={mine.key}",
+                f"--client-ca-file={ca.certificate}",
                 "--authorization-mode=RBAC",
                 f"--service-cluster-ip-range={self.range}",
                 f"--service-account-issuer={pki.server(stack, self.name)}",

@@ -15,9 +15,9 @@ from typing import Any
 
 import yaml
 
-from deploy.local import kube, pki, programs
-from deploy.local.api import ApiError
-from deploy.local.part import Part, PartError, Stack, say
+from deploy.local import kube, programs
+from deploy.local.files import write_secret
+from deploy.local.part import Part, Stack, say
 
 # Program module, Go module, folder of CRDs in it.
 SOURCES = (
@@ -53,7 +53,7 @@ class Crds(Part):
         crds = [one for one in found if one.get("kind") == "CustomResourceDefinition"]
         for crd in crds:
             crd["metadata"].setdefault("labels", {})[LABEL] = self._digest()
-        pki.write_secret(file, json.dumps(crds).encode())
+        write_secret(file, json.dumps(crds).encode())
 
     async def bootstrap(self, stack: Stack) -> None:
         crds = json.loads(self._file(stack).read_text())
@@ -62,7 +62,8 @@ class Crds(Part):
         if len(there["items"] or ()) < len(crds):
             say(f"{len(crds)} kinds")
             await kube.apply(stack, "management", crds)
-            await asyncio.gather(*(_served(stack, crd) for crd in crds))
+        # A client that looks once, as kopf does, never sees a kind that is announced a moment later.
+        await kube.served(stack, "management", [crd["metadata"]["name"] for crd in crds])
 
     def _digest(self) -> str:
         pinned = [programs.MODULES / program / "go.mod" for program, _, _ in SOURCES]
@@ -73,23 +74,6 @@ class Crds(Part):
 
     def _file(self, stack: Stack) -> Path:
         return stack.home / "programs" / f"crds-{self._digest()}.json"
-
-
-async def _served(stack: Stack, crd: dict[str, Any]) -> None:
-    """Waits until the kind is answered for: an API server takes a definition a moment before it serves it."""
-    spec = crd["spec"]
-    version = next(each["name"] for each in spec["versions"] if each["served"])
-    for _ in range(300):
-        try:
-            await kube.call(
-                stack, "management", "GET", f"/apis/{spec['group']}/{version}/{spec['names']['plural']}?limit=1"
-            )
-            return
-        except ApiError as error:
-            if error.code not in kube.SOON:
-                raise PartError(f"the management cluster does not serve {crd['metadata']['name']}: {error}") from None
-        await asyncio.sleep(0.1)
-    raise PartError(f"the management cluster does not serve {crd['metadata']['name']}")
 
 
 PARTS = (Crds(),)

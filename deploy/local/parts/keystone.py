@@ -20,9 +20,9 @@ import pymysql
 
 from deploy.local.authority import LOCAL_NAMES, Pair, authority, issue
 from deploy.local.commands import password, run
+from deploy.local.files import write_secret
 from deploy.local.part import Part, Process, Stack, say
 from deploy.local.parts import mariadb
-from deploy.local.pki import write_secret
 from deploy.local.programs import alone
 
 REGION = "RegionOne"

@@ -18,8 +18,8 @@ from pymysql.cursors import Cursor
 
 from deploy.local import debian
 from deploy.local.commands import password, run
+from deploy.local.files import write_secret
 from deploy.local.part import Part, Process, Stack, say
-from deploy.local.pki import write_secret
 
 _REMEDY = "install the Debian package mariadb-server (10.11 or newer), then run this again"
 _PACKAGES = ("mariadb-server", "mariadb-server-core", "mariadb-client-core", "mariadb-common")

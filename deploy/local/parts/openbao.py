@@ -19,8 +19,8 @@ import aiohttp
 from deploy.local import kube
 from deploy.local.api import Api
 from deploy.local.authority import LOCAL_NAMES, Pair, authority, issue
+from deploy.local.files import write_secret
 from deploy.local.part import Part, PartError, Process, Stack, external
-from deploy.local.pki import write_secret
 from deploy.openbao.bootstrap import Bootstrap, BootstrapError, Connection, Reviewer
 
 NAMESPACE, ACCOUNT = "shared-services", "openbao"

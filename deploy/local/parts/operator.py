@@ -11,8 +11,9 @@ import base64
 from pathlib import Path
 from typing import Any
 
-from deploy.local import kube, pki
+from deploy.local import kube
 from deploy.local.api import Api, ApiError
+from deploy.local.files import write_secret
 from deploy.local.part import Part, Stack
 from deploy.local.parts.crds import load
 
@@ -81,8 +82,8 @@ class Operator(Part):
             answer = api.call("POST", f"/api/v1/namespaces/{SYSTEM}/serviceaccounts/{ACCOUNT}/token", request)
         token = answer["status"]["token"]
         if cluster == "management":
-            pki.write_secret(token_file(stack), token.encode())
-        pki.write_secret(config, kube.token_kubeconfig(api.server, api.ca, ACCOUNT, token))
+            write_secret(token_file(stack), token.encode())
+        write_secret(config, kube.token_kubeconfig(api.server, api.ca, ACCOUNT, token))
 
     def _works(self, config: Path) -> bool:
         """Whether the kept login is still known to the cluster as ours."""

@@ -82,8 +82,10 @@ class ExternalSecrets(Operator):
         return (
             f"--metrics-addr={address}",
             "--enable-leader-election=false",
+            # How long a store says that it is valid while OpenBao is away; five minutes without.
             "--store-requeue-interval=30s",
             "--concurrent=2",
+            "--zap-time-encoding=iso8601",
         )
 
 

@@ -26,11 +26,12 @@ NAMESPACES = ("openstack", "openstack-ext", "team-a", "team-b", "team-ext")
 
 @dataclass(frozen=True)
 class Plane:
-    """A control plane's name, its namespace, and the spec that tells the two apart."""
+    """A control plane's name, its namespace, the spec that tells the two apart, and who may register services."""
 
     name: str
     namespace: str
     spec: Object
+    registrations: tuple[str, ...] = ()
 
 
 def planes(stack: Stack) -> tuple[Plane, Plane]:
@@ -60,7 +61,10 @@ def planes(stack: Stack) -> tuple[Plane, Plane]:
         },
         "namespaceAssignments": [{"namespace": "team-ext"}],
     }
-    return Plane("cp", "openstack", managed), Plane("cp-ext", "openstack-ext", foreign)
+    return (
+        Plane("cp", "openstack", managed, ("team-a", "team-b")),
+        Plane("cp-ext", "openstack-ext", foreign, ("team-ext", "team-b")),
+    )
 
 
 def clouds_yaml(stack: Stack, *, password: str | None = None, auth_url: str | None = None) -> str:
@@ -117,7 +121,7 @@ def supplied(stack: Stack, plane: Plane) -> list[Object]:
                 **plane.spec,
                 "korc": {
                     "adminCredential": {"cloudCredentialsRef": credentials},
-                    "serviceRegistrations": {"allowedNamespaces": ["team-a", "team-b"]},
+                    "serviceRegistrations": {"allowedNamespaces": list(plane.registrations)},
                 },
             },
         },

@@ -11,14 +11,22 @@ from typing import Any
 
 from deploy.local import kube
 from deploy.local.part import Part, PartError, Stack
-from deploy.local.parts import mariadb, openbao
+from deploy.local.parts import mariadb, openbao, planes
 from deploy.openbao.bootstrap import Bootstrap, BootstrapError
 from deploy.openbao.layout import MANAGEMENT, Tenant, tenant_store
 
 Object = dict[str, Any]
-# The planes' own namespaces, and those that may register services.
-TENANTS = ("openstack", "openstack-ext", "team-a", "team-b")
 ESO = "external-secrets"
+STORES = {
+    "SecretStore": "secretstores.external-secrets.io",
+    "ClusterSecretStore": "clustersecretstores.external-secrets.io",
+}
+AWAITED = STORES | {"Certificate": "certificates.cert-manager.io"}
+
+
+def tenants(stack: Stack) -> list[str]:
+    """Where a plane's operator lays down the tenant store: the plane's own namespace, and who may register services."""
+    return sorted({name for plane in planes.planes(stack) for name in (plane.namespace, *plane.registrations)})
 
 
 class Stores(Part):
@@ -29,16 +37,26 @@ class Stores(Part):
     later = True
 
     async def bootstrap(self, stack: Stack) -> None:
-        """Issuer, stores, database connection; then waits until every store says that it is valid."""
+        """Issuer, stores, database connection; then every store says that it is valid."""
         server = openbao.url(stack)
-        await kube.apply(stack, "management", _issuer(stack), 60)
-        stores = [one for namespace in TENANTS for one in tenant_store(namespace, server)]
-        await kube.apply(stack, "management", [*stores, *_shared_store(server)], 60)
+        trios = [_shared_store(server), *(tenant_store(namespace, server) for namespace in tenants(stack))]
+        made = [one for trio in trios for one in trio]
+        stores = [one for one in made if one["kind"] in STORES]
+        await _lay(stack, [*_issuer(stack), *(one for one in made if one not in stores)])
+        # A store that finds no certificate is looked at again after 1, 2, 4 … seconds: it comes when there is one.
+        await _lay(stack, stores)
         await asyncio.to_thread(_database, stack)
-        ready = kube.condition("Ready")
-        tenants = (("secretstores.external-secrets.io", namespace, "openbao-tenant-store") for namespace in TENANTS)
-        shared = ("clustersecretstores.external-secrets.io", None, "openbao-cluster-store")
-        await asyncio.gather(*(kube.wait(stack, "management", *where, ready, 90) for where in (*tenants, shared)))
+
+
+async def _lay(stack: Stack, objects: list[Object]) -> None:
+    """Applies, and waits for those whose readiness somebody relies on."""
+    await kube.apply(stack, "management", objects, 60)
+    waits = [
+        kube.wait(stack, "management", resource, meta.get("namespace"), meta["name"], kube.condition("Ready"), 90)
+        for resource, meta in ((AWAITED.get(one["kind"]), one["metadata"]) for one in objects)
+        if resource
+    ]
+    await asyncio.gather(*waits)
 
 
 def _issuer(stack: Stack) -> list[Object]:

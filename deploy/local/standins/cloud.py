@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import ssl
+from collections.abc import Mapping
 from typing import Any
 
 import aiohttp
@@ -77,7 +78,7 @@ class Cloud:
                     return str(endpoint["url"]).rstrip("/").removesuffix("/v3") + "/v3"
         raise Unusable("No suitable endpoint could be found in the service catalog.")
 
-    async def _send(self, method: str, url: str, body: object, token: str) -> tuple[int, str, dict[str, str]]:
+    async def _send(self, method: str, url: str, body: object, token: str) -> tuple[int, str, Mapping[str, str]]:
         headers = {"X-Auth-Token": token} if token else {}
         timeout = aiohttp.ClientTimeout(total=30)
         try:
@@ -85,7 +86,7 @@ class Cloud:
                 aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=self._tls), timeout=timeout) as session,
                 session.request(method, url, json=body, headers=headers) as answer,
             ):
-                return answer.status, await answer.text(), dict(answer.headers)
+                return answer.status, await answer.text(), answer.headers  # whose names have no case
         except aiohttp.ClientConnectorCertificateError:
             cause = "tls: failed to verify certificate: x509: certificate signed by unknown authority"
         except aiohttp.ClientConnectorDNSError as error:

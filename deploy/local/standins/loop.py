@@ -44,6 +44,10 @@ class Cluster:
                 return None
             raise
 
+    async def items(self, resource: str, namespace: str) -> list[Object]:
+        """All of a kind in a namespace."""
+        return list((await self._send("GET", resource, namespace, ""))["items"] or ())
+
     async def patch(self, resource: str, namespace: str, name: str, body: Object, part: str = "") -> Object | None:
         """A JSON merge patch; None when the object is gone."""
         try:
@@ -77,7 +81,7 @@ class Cluster:
             self._client = client.ApiClient(settings)
         api, _, plural = resource.rpartition("/")
         root = f"api/{api}" if "/" not in api else f"apis/{api}"
-        url = f"{self._client.configuration.host}/{root}/namespaces/{namespace}/{plural}/{path}"
+        url = f"{self._client.configuration.host}/{root}/namespaces/{namespace}/{plural}/{path}".rstrip("/")
         headers = {"Content-Type": "application/merge-patch+json"} if method == "PATCH" else {}
         answer = await self._client.call_api(method, url, headers, body, _request_timeout=20)
         text: bytes = await answer.response.read()

@@ -32,7 +32,7 @@ KINDS = {kind: resource for kind, resource, _ in REFS.values()} | {"Secret": "v1
 DONE = ("True", "Success", "OpenStack resource is available", "False", "Success", "OpenStack resource is up to date")
 
 cluster = Cluster()
-known: dict[Key, Object] = {}  # every assignment as last seen: what it uses must be known after it is gone
+known: dict[Key, Object] = {}  # every assignment as last seen: who is to be rung when something it uses moves
 clouds: dict[tuple[str, ...], Cloud] = {}
 
 
@@ -182,20 +182,33 @@ async def _report(seen: Object, verdict: tuple[str, ...], ids: Object | None) ->
 rings = Rings(look)
 
 
+async def release(key: Key) -> float | None:
+    """Takes our guard off an object (kind/namespace, name) that is being deleted, once no assignment uses it.
+
+    The server is asked who does: after a restart the watches tell of a used object before they tell of its users.
+    """
+    (kind, _, namespace), name = key[0].partition("/"), key[1]
+    there = await cluster.get(KINDS[kind], namespace, name)
+    if there is not None and "deletionTimestamp" in there["metadata"]:
+        users = await cluster.items(RESOURCE, namespace)
+        if not any((kind, name) in set(_uses(seen)) for seen in users):
+            await cluster.drop_finalizer(KINDS[kind], there, FINALIZER)
+    return GONE
+
+
+guards = Rings(release)
+
+
 @kopf.on.event(GROUP, VERSION, "roleassignments")
 async def assignment_moved(body: kopf.Body, type: str | None, **_: Any) -> None:
-    """Rings the assignment; when it is gone, releases what only it still held."""
+    """Rings the assignment; when it is gone, what only it may still have held."""
     key = key_of(body)
+    rings.ring(key)
     if type != "DELETED":
         known[key] = dict(body)
-        rings.ring(key)
         return
-    gone = known.pop(key, dict(body))
-    rings.ring(key)
-    for kind, name in _uses(gone):
-        there = await cluster.get(KINDS[kind], key[0], name)
-        if there is not None:
-            await _release(kind, there)
+    for kind, name in _uses(known.pop(key, dict(body))):
+        guards.ring((f"{kind}/{key[0]}", name))
 
 
 @kopf.on.event(GROUP, VERSION, "roles")
@@ -206,25 +219,16 @@ async def assignment_moved(body: kopf.Body, type: str | None, **_: Any) -> None:
 @kopf.on.event("v1", "secrets")
 async def used_moved(body: kopf.Body, type: str | None, **_: Any) -> None:
     """Rings every assignment that uses this object, and lets a deleted one go that none uses any more."""
-    key, kind = key_of(body), str(body["kind"])
+    (namespace, name), kind = key_of(body), str(body["kind"])
     for other, seen in list(known.items()):
-        if other[0] == key[0] and (kind, key[1]) in set(_uses(seen)):
+        if other[0] == namespace and (kind, name) in set(_uses(seen)):
             rings.ring(other)
-    if type != "DELETED" and "deletionTimestamp" in body["metadata"]:
-        await _release(kind, dict(body))
+    meta = body["metadata"]
+    if type != "DELETED" and "deletionTimestamp" in meta and FINALIZER in meta.get("finalizers", []):
+        guards.ring((f"{kind}/{namespace}", name))
 
 
 def _uses(seen: Object) -> Iterator[tuple[str, str]]:
     for field, name in _references(seen):
         yield REFS[field][0], name
     yield "Secret", str(seen["spec"]["cloudCredentialsRef"]["secretName"])
-
-
-async def _release(kind: str, there: Object) -> None:
-    """Takes our guard off an object that is being deleted, once no assignment uses it."""
-    meta = there["metadata"]
-    used = any(key[0] == meta["namespace"] and (kind, meta["name"]) in set(_uses(seen)) for key, seen in known.items())
-    if "deletionTimestamp" in meta and not used:
-        fresh = await cluster.get(KINDS[kind], meta["namespace"], meta["name"])
-        if fresh is not None:
-            await cluster.drop_finalizer(KINDS[kind], fresh, FINALIZER)

@@ -1,0 +1,273 @@
+"""The judge of the account block, up to the user that may log in: project, user, password, roles (contracts 4.5-4.7).
+
+What the gates let through is written at once, for K-ORC waits for dependencies by itself; what is reported is the first
+that blocks, in the order in which things depend on each other.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from workflows.api.keystoneservice import Account, AccountStatus
+from workflows.api.korc import KorcObject
+from workflows.api.meta import Model
+from workflows.keystoneservice import children, delivery, reasons
+from workflows.keystoneservice.blocks import blocking, false, held, said, writes
+from workflows.keystoneservice.children import Registration
+from workflows.keystoneservice.gates import undeclared
+from workflows.scaffold import gated, korc
+from workflows.scaffold.child import Body, Found, Seen, Standing, judge_child, key, write
+from workflows.scaffold.naming import keystone_name_key
+from workflows.scaffold.removal import Removing
+from workflows.scaffold.verdict import Act, Decision, Verdict, Write
+
+_REASONS = {
+    Standing.REFUSED: reasons.ACCOUNT_ERROR,
+    Standing.COLLISION: reasons.ACCOUNT_COLLISION,
+    Standing.PROBING: reasons.PROBING,
+    Standing.FAILED: reasons.ACCOUNT_FAILED,
+    Standing.WAITING: reasons.WAITING_FOR_ACCOUNT,
+}
+_GATED = (Standing.REFUSED, Standing.COLLISION, Standing.PROBING)
+
+
+class Password(Model):
+    """Which generation of the password is wanted, and what the managed User's annotation should say."""
+
+    generation: int
+    mark: str
+
+
+def refusal(reg: Registration, account: Account, user: KorcObject | None, *, unknown: bool) -> Decision | None:
+    """The plane's own admin identity is never registered, whatever `adopt` says (row A03).
+
+    unknown  the managed User could not be read, which counts as owned: deleting the order might delete the admin
+    """
+    name, domain, plane = account.effective_user(reg.order.name), account.effective_domain(reg.plane), reg.plane
+    same_user = keystone_name_key(name) == keystone_name_key(plane.admin_user)
+    if not same_user or keystone_name_key(domain) != keystone_name_key(plane.admin_domain):
+        return None
+    remedy = (
+        "The order may own it already, and deleting the order would delete the plane's admin: give the plane's"
+        " spec.korc.adminCredential an identity of its own again."
+        if unknown or user is not None
+        else "Delete this order and create it under another name; both names are immutable."
+    )
+    message = (
+        f"User {name!r} in domain {domain!r} is the admin of ControlPlane {plane.key} (userName and domainName of its"
+        f" spec.korc.adminCredential): its password would be changed, and the plane locked out. {remedy}"
+    )
+    return Decision(verdict=false(reasons.ACCOUNT_READY, reasons.ACCOUNT_COLLISION, message, again=None))
+
+
+def password(account: Account, user: KorcObject | None, seen: Seen, reg: Registration, *, ready: bool) -> Password:
+    """The wanted generation (contracts 4.7): the one referred to, or the next if a new one is due.
+
+    A new one is due when somebody emptied the annotation; when the password that K-ORC applied is nowhere any more, for
+    it cannot be told again; and once after a user was taken over, whose first password K-ORC only records (doubt 12.3).
+    """
+    if user is None:
+        return Password(generation=1, mark="1")
+    now = generation(user)
+    mark = user.metadata.annotations.get(children.GENERATION)
+    applied = applied_password(user) == delivery.password_name(reg.order, now)
+    lost = applied and key("Secret", delivery.password_name(reg.order, now)) not in seen.children
+    recorded_only = applied and account.adopt and now == 1 and not ready
+    if mark == "" or lost or recorded_only:
+        return Password(generation=now + 1, mark=str(now + 1))
+    return Password(generation=now, mark=str(now) if mark is None else mark)
+
+
+def generation(user: KorcObject) -> int:
+    """The generation that the managed User refers to; one that cannot be read is the first."""
+    return delivery.generation_of((user.spec.get("resource") or {}).get("passwordRef") or "") or 1
+
+
+def applied_password(user: KorcObject) -> str:
+    """The Secret whose password K-ORC has sent to Keystone."""
+    return str(user.status.resource.get("appliedPasswordRef") or "")
+
+
+def judge_account(
+    reg: Registration, account: Account | None, live: AccountStatus, seen: Seen, swept: Removing, *, ready: bool
+) -> Decision:
+    """How the block stands, up to a user that can log in.
+
+    live   `status.account` as the order has it
+    ready  whether the block was ready when the pass began
+    swept  what the spec does not declare any more
+    """
+    sweeping = held(swept, reasons.ACCOUNT_READY, reasons.WAITING_FOR_ACCOUNT)
+    if account is None:
+        gone = {"account": None}
+        return (
+            sweeping.model_copy(update={"fields": gone})
+            if sweeping
+            else Decision(verdict=undeclared("account"), fields=gone)
+        )
+    marks = children.marks(reg.order, reg.uid)
+    own_domain = children.domain(reg, account)
+    domain = judge_child(own_domain, marks, seen) if own_domain else Found(standing=Standing.READY)
+    project = _judge_project(reg, account, seen)
+    wanted = password(account, seen.of(children.user(reg, account, 1, None)), seen, reg, ready=ready)
+    user = _judge_user(reg, account, wanted, seen)
+    secret = Found(standing=Standing.READY)
+    if any(each.act is Act.APPLY for each in user.do):
+        # No user before its project's gate is passed, and none before there is a password to refer to.
+        passed = project.standing not in _GATED
+        secret = _judge_secret(reg, wanted, seen) if passed else secret
+        user = user if passed and secret.ready else user.model_copy(update={"do": ()})
+    made = all(seen.of(each) for each in (children.project(reg, account), children.user(reg, account, 1, None)))
+    roles = _judge_roles(reg, account, seen) if made else []
+    fields = {"account": _status(reg, account, wanted, live, seen)}
+    do = (*writes([domain, secret, project, user, *(found for _, found in roles)]), *swept.do)
+    applied = _judge_applied(reg, account, wanted, user, seen)
+    if applied.ready:
+        do = (*do, *_superseded(reg, wanted, seen))
+    chain = _with_domain([project, user, secret, applied], domain, seen.now)
+    blocker = _first(chain) or blocking([found for _, found in roles])
+    if blocker is None and sweeping is not None:
+        return sweeping.model_copy(update={"do": do, "fields": fields})
+    if blocker is None:
+        name, where = account.effective_user(reg.order.name), account.effective_domain(reg.plane)
+        message = f"User {name!r} of domain {where!r} can log in."
+        verdict = Verdict(type=reasons.ACCOUNT_READY, status=True, reason=reasons.ACCOUNT_PROVISIONED, message=message)
+        return Decision(verdict=verdict, do=do, fields=fields)
+    waited_on = [project, user] if blocker in chain else [found for _, found in roles if not found.ready]
+    waited_on = [blocker] if blocker.standing is Standing.PROBING else waited_on
+    reason, message, stays = said(reg.plane, blocker, _REASONS, waited_on)
+    return Decision(verdict=false(reasons.ACCOUNT_READY, reason, message), do=do, fields=fields, stays=stays)
+
+
+def _first(chain: list[Found]) -> Found | None:
+    """The chain's blocker: its gates in order, then what K-ORC has given up on, then what is waited for."""
+    for standings in (_GATED, (Standing.FAILED,), (Standing.WAITING,)):
+        for found in chain:
+            if found.standing in standings:
+                return found
+    return None
+
+
+def _judge_project(reg: Registration, account: Account, seen: Seen) -> Found:
+    wanted, marks = children.project(reg, account), children.marks(reg.order, reg.uid)
+    if not account.project.create:
+        return judge_child(wanted, marks, seen)
+    domain = account.effective_domain(reg.plane)
+    gate = gated.Gated(
+        child=wanted,
+        probe=children.project_probe(reg, account),
+        claim=children.project_claim(reg, account),
+        marks=marks,
+        named=f"project {account.project.name!r}",
+        where=f"domain {domain!r}",
+        remedy="It is never taken over: set project.create to false to work in it, in an order made anew.",
+    )
+    return gated.judge_gated(reg.order, gate, seen)
+
+
+def _judge_user(reg: Registration, account: Account, wanted: Password, seen: Seen) -> Found:
+    gate = gated.Gated(
+        child=children.user(reg, account, wanted.generation, wanted.mark),
+        probe=children.user_probe(reg, account),
+        claim=children.user_claim(reg, account),
+        marks=children.marks(reg.order, reg.uid),
+        named=f"user {account.effective_user(reg.order.name)!r}",
+        where=f"domain {account.effective_domain(reg.plane)!r}",
+        remedy="It is not taken over silently: set spec.account.adopt to true to take it over, or remove the block.",
+        adopt=account.adopt,
+        blind=True,
+        exact=True,
+    )
+    return gated.judge_gated(reg.order, gate, seen)
+
+
+def _judge_secret(reg: Registration, wanted: Password, seen: Seen) -> Found:
+    """The wanted generation's Secret has to be there before a User refers to it. Its value is made as it is written."""
+    body = _secret(reg, wanted.generation)
+    live = seen.of(body)
+    if live is None:
+        message = f"Generation {wanted.generation} of the password is about to be made."
+        return Found(standing=Standing.WAITING, message=message, do=(write(Act.CREATE, body),))
+    if not children.marks(reg.order, reg.uid).own(live.metadata):
+        name = f"Secret {live.metadata.namespace}/{live.metadata.name}"
+        message = f"{name} exists and was not created by this order, so it is left alone; delete or rename it."
+        return Found(standing=Standing.REFUSED, message=message)
+    return Found(standing=Standing.READY)
+
+
+def _judge_applied(reg: Registration, account: Account, wanted: Password, user: Found, seen: Seen) -> Found:
+    """K-ORC sends a password when the reference changes, and says so (row A12)."""
+    live = seen.of(children.user(reg, account, wanted.generation, None))
+    name = delivery.password_name(reg.order, wanted.generation)
+    if live is not None and applied_password(live) == name:
+        return Found(standing=Standing.READY)
+    words = f": {korc.words(live)}" if live else "."
+    message = f"Generation {wanted.generation} of the password is not applied to the user yet (Secret {name}){words}"
+    return Found(standing=Standing.WAITING, message=message, child=live)
+
+
+def _judge_roles(reg: Registration, account: Account, seen: Seen) -> list[tuple[str, Found]]:
+    """For each role its import and its assignment, with the role's name in what is said of them (row A15)."""
+    marks, found = children.marks(reg.order, reg.uid), list[tuple[str, Found]]()
+    for role in children.roles(account):
+        for body in (children.role_import(reg, role), children.assignment(reg, role)):
+            each = judge_child(body, marks, seen)
+            hint = ""
+            if body["kind"] == "Role" and each.child is not None and korc.stalled(each.child, seen.now):
+                hint = " It has been looked for for minutes and may not exist in Keystone."
+            found.append((role, each.model_copy(update={"message": f"Role {role!r}: {each.message}{hint}"})))
+    return found
+
+
+def _superseded(reg: Registration, wanted: Password, seen: Seen) -> tuple[Write, ...]:
+    """The Secrets of earlier generations, once the wanted one is applied."""
+    start, marks = children.password_prefix(reg.order), children.marks(reg.order, reg.uid)
+    return tuple(
+        write(Act.DELETE, _secret(reg, old))
+        for name, child in seen.children.items()
+        if name.startswith(f"Secret/{start}")
+        and marks.own(child.metadata)
+        and (old := delivery.generation_of(child.metadata.name)) is not None
+        and old < wanted.generation
+        and not child.deleting
+    )
+
+
+def _secret(reg: Registration, generation: int) -> Body:
+    """A password Secret without its password."""
+    meta = children.metadata(reg, delivery.password_name(reg.order, generation), reg.plane.namespace)
+    return {"kind": "Secret", "metadata": meta}
+
+
+def _with_domain(chain: list[Found], domain: Found, now: datetime) -> list[Found]:
+    """The chain names project, user, password; a domain that nobody finds is said along (doubt 12.17)."""
+    if domain.ready:
+        return chain
+    stuck = domain.standing in (Standing.REFUSED, Standing.FAILED) or (
+        domain.child is not None and korc.stalled(domain.child, now)
+    )
+    if not stuck:
+        return chain
+    return [
+        each if each.ready else each.model_copy(update={"message": f"{each.message} ({domain.message})"})
+        for each in chain
+    ]
+
+
+def _status(reg: Registration, account: Account, wanted: Password, live: AccountStatus, seen: Seen) -> dict[str, Any]:
+    """Rebuilt each time. The time of a rotation is its Secret's, so that it is the same whoever writes it down."""
+    user, project = seen.of(children.user(reg, account, 1, None)), seen.of(children.project(reg, account))
+    rotated = live.last_password_rotation
+    if wanted.generation > 1 and live.password_generation != wanted.generation:
+        made = seen.of(_secret(reg, wanted.generation))
+        when = (made.metadata.creation_timestamp if made else None) or seen.now
+        rotated = when.strftime("%Y-%m-%dT%H:%M:%SZ")
+    status = AccountStatus(
+        secret_name=delivery.consumer_name(reg.order),
+        user_id=user.status.id if user else "",
+        project_id=project.status.id if project else "",
+        password_generation=wanted.generation if user else None,
+        last_password_rotation=rotated,
+    )
+    return status.model_dump(mode="json", by_alias=True, exclude_none=True)
