@@ -11,6 +11,7 @@ import json
 from typing import Any
 
 from activities.cluster import Object
+from workflows.keystoneservice.children import GENERATION
 
 PLANE_GATES = ("AdminCredentialReady",)
 """The conditions of a ControlPlane whose flip lets orders through or stops them."""
@@ -46,6 +47,36 @@ def child(found: Object) -> object:
     return [_life(meta), meta.get("generation"), meta.get("labels") or {}, resource_id, conditions]
 
 
+def user(found: Object) -> object:
+    """A K-ORC User: as every child, the password that Keystone has by now, and whether a new one is asked for."""
+    status = found.get("status")
+    resource = status.get("resource") if isinstance(status, dict) else None
+    applied = resource.get("appliedPasswordRef") if isinstance(resource, dict) else None
+    mark = (_meta(found).get("annotations") or {}).get(GENERATION)
+    return [child(found), applied, mark and "stamped"]
+
+
+def delivery(found: Object) -> object:
+    """PushSecret and ExternalSecret: whose and which they are, and how their last sync went (but not when)."""
+    meta, status = _meta(found), found.get("status")
+    ready = [[c.get(field) for field in ("status", "reason", "message")] for c in _conditions(found) if _ready(c)]
+    synced = status.get("syncedResourceVersion") if isinstance(status, dict) else None
+    return [_life(meta), written(found), ready, synced]
+
+
+def secret(found: Object) -> object:
+    """Secrets, of which only the metadata is known: every write."""
+    meta = _meta(found)
+    return [_life(meta), meta.get("resourceVersion")]
+
+
+def written(found: Object) -> object:
+    """What whoever wishes something of an object writes. One that has no generation tells no write from another."""
+    meta = _meta(found)
+    marks = [meta.get(field) for field in ("labels", "annotations", "ownerReferences")]
+    return [meta.get("uid"), meta.get("generation") or meta.get("resourceVersion"), marks]
+
+
 def reference(found: Object) -> object:
     """Orders that name a project: that they exist, and which they name. Even a terminating one still holds."""
     return [_meta(found).get("uid"), project_named(found)]
@@ -62,19 +93,29 @@ def unspoken(found: Object) -> bool:
     return not _conditions(found) and not _meta(found).get("deletionTimestamp")
 
 
-def minor(found: Object) -> bool:
-    """Whether a K-ORC child is as an order that is Ready knows it: all is well with the managed one and nobody ever
-    changed its spec. A probe is asked before the managed one is made, or when something is wrong with that one.
+def standing(found: Object) -> bool:
+    """Whether it is there to stay."""
+    return not _meta(found).get("deletionTimestamp")
+
+
+def well(found: Object) -> bool:
+    """Whether a K-ORC child is as an order that is Ready knows it: there to stay, and available as it is written now.
+    Whatever becomes of a probe is well: it is asked before the managed one is made, or when that one is in trouble.
     """
     meta, spec = _meta(found), found.get("spec")
-    if isinstance(spec, dict) and spec.get("managementPolicy") == "unmanaged":
+    unmanaged = isinstance(spec, dict) and spec.get("managementPolicy") == "unmanaged"
+    if unmanaged and str(meta.get("name")).endswith("-probe"):
         return True
-    if meta.get("deletionTimestamp") or meta.get("generation") != 1:
-        return False
-    return any(
-        c.get("type") == "Available" and c.get("status") == "True" and c.get("observedGeneration") == 1
+    generation = meta.get("generation")
+    return standing(found) and any(
+        c.get("type") == "Available" and c.get("status") == "True" and c.get("observedGeneration") == generation
         for c in _conditions(found)
     )
+
+
+def delivered(found: Object) -> bool:
+    """Whether a PushSecret or an ExternalSecret is there to stay, and its last sync went well."""
+    return standing(found) and any(_ready(c) and c.get("status") == "True" for c in _conditions(found))
 
 
 def converged(found: Object) -> bool:
@@ -83,7 +124,7 @@ def converged(found: Object) -> bool:
     if meta.get("deletionTimestamp"):
         return False
     return any(
-        c.get("type") == "Ready"
+        _ready(c)
         and c.get("status") == "True"
         and c.get("observedGeneration") == meta.get("generation")
         for c in _conditions(found)
@@ -95,6 +136,10 @@ def project_named(found: Object) -> str:
     spec = found.get("spec")
     ref = spec.get("projectRef") if isinstance(spec, dict) else None
     return str(ref.get("name") or "") if isinstance(ref, dict) else ""
+
+
+def _ready(condition: dict[str, Any]) -> bool:
+    return condition.get("type") == "Ready"
 
 
 def _life(meta: dict[str, Any]) -> object:

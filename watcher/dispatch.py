@@ -176,7 +176,10 @@ class Bells:
     def _keep(self, ref: OrderRef, wanted: _Wanted, error: NotTaken) -> None:
         limit = min(self._rates.longest_pause, self._rates.first_pause * 2.0 ** min(wanted.attempts, 16))
         due = time.monotonic() + limit * random.uniform(0.5, 1)
-        self._wanted[ref] = _Wanted(wanted.since, due, wanted.fold, wanted.minor, wanted.attempts + 1, error.everybody)
+        minor, fold = wanted.minor, wanted.fold
+        if meanwhile := self._wanted.get(ref):
+            minor, fold = minor and meanwhile.minor, min(fold, meanwhile.fold)
+        self._wanted[ref] = _Wanted(wanted.since, due, fold, minor, wanted.attempts + 1, error.everybody)
         metrics.RINGS.add(1, {"outcome": "refused"})
         level = logging.DEBUG if str(error) == self._refused else logging.WARNING
         _log.log(level, "the ring for %s was not taken and is kept: %s", ref.workflow_id, error)

@@ -1,4 +1,4 @@
-"""What one stream heard last, and so what is news: keeps a digest per object, answers the orders to ring.
+"""What one stream heard last, and so what is news: keeps digests of each object, answers the orders to ring.
 
 A list is compared with what was known, so what vanished while nobody listened is a deletion like any other. The first
 list of orders is a cold start: all of them are handed over at once, to be rung gently, the unconverged first.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from activities.cluster import Object
 from watcher import changes, metrics
@@ -34,6 +34,14 @@ class Ring(Protocol):
     def __call__(self, orders: Iterable[OrderRef], *, minor: bool = False) -> None: ...
 
 
+class _Sight(NamedTuple):
+    """What is kept of an object: digests of what is news of it and of what people write, and the orders it named."""
+
+    facts: bytes
+    written: bytes
+    orders: frozenset[OrderRef]
+
+
 class Ear:
     """The listener for one kind on one cluster.
 
@@ -54,8 +62,13 @@ class Ear:
         self._index = index
         self._ring = ring
         self._cold = cold
-        self._known: dict[tuple[str, str], tuple[bytes, frozenset[OrderRef]]] = {}
+        self._known: dict[tuple[str, str], _Sight] = {}
         self._first = True
+
+    @property
+    def remembered(self) -> int:
+        """How many objects something is kept of."""
+        return len(self._known)
 
     def listed(self, items: Sequence[Object]) -> None:
         first, self._first = self._first, False
@@ -68,7 +81,7 @@ class Ear:
         if not first:
             self._ring(news)
         elif self._source.is_order:
-            unfinished = {ref for item in items if not changes.converged(item) for ref in self._orders(item)}
+            unfinished = {ref for item in items if not changes.converged(item) for ref in self._named(item)}
             self._cold(_sorted(unfinished & news), _sorted(news - unfinished))
 
     def heard(self, type_: str, found: Object) -> None:
@@ -80,32 +93,43 @@ class Ear:
         else:
             before = self._known.get(key)
             orders = self._seen(found)
-            stays = before is not None and self._known.get(key, before)[1] == before[1]
-            self._ring(orders, minor=stays and self._source.minor(found))
+            untouched = self._created(type_, found) if before is None else self._untouched(before, self._known.get(key))
+            self._ring(orders, minor=untouched and self._source.minor(found))
+
+    def _created(self, type_: str, found: Object) -> bool:
+        """A creation is a write, but one that takes nothing from an order that is Ready."""
+        return type_ == "ADDED" and changes.unspoken(found)
+
+    def _untouched(self, before: _Sight, now: _Sight | None) -> bool:
+        """Whether nobody but the controller that serves it has written to it since."""
+        return now is not None and (before.written, before.orders) == (now.written, now.orders)
 
     def _seen(self, found: Object) -> set[OrderRef]:
-        """The orders that this sight is news for: those it concerned before, too, if it moved between orders."""
+        """The orders that this sight is news for: those it named before, too, if it moved between orders."""
         key = _key(found)
         if key is None:
             return self._unreadable(found)
-        orders = self._orders(found)
-        now = changes.digest(self._source.facts(found))
-        then, before = self._known.get(key, (None, frozenset[OrderRef]()))
+        before = self._known.get(key)
+        named = self._named(found)
+        if not named and not self._source.kept(key[1]):
+            self._known.pop(key, None)
+            return self._count("news" if before else "foreign", before.orders if before else ())
+        now = _Sight(changes.digest(self._source.facts(found)), changes.digest(changes.written(found)), named)
+        self._known[key] = now
         if self._source.is_order:
-            self._write_down(found, orders)
-        if self._source.by_index:
-            self._known[key] = (now, frozenset())
-        elif orders or before:
-            self._known[key] = (now, orders)
-        if now == then:
+            self._write_down(found, named)
+        if before is not None and before.facts == now.facts:
             return self._count("unchanged")
-        if then is None and self._source.born_silent and changes.unspoken(found):
-            return self._count("unspoken")
-        return self._count("news" if orders or before else "foreign", orders | before)
+        if before is None and self._source.born_silent and changes.unspoken(found):
+            orders = self._looked_up(found)
+            return self._count("news" if orders else "unspoken", orders)
+        orders = named | (before.orders if before else frozenset()) | self._looked_up(found)
+        return self._count("news" if orders else "foreign", orders)
 
     def _gone(self, key: tuple[str, str], found: Object | None = None) -> set[OrderRef]:
-        _, orders = self._known.pop(key, (None, frozenset[OrderRef]()))
-        orders |= self._orders(found or {"metadata": {"namespace": key[0], "name": key[1]}})
+        found = found or {"metadata": {"namespace": key[0], "name": key[1]}}
+        before = self._known.pop(key, None)
+        orders = self._named(found) | (before.orders if before else frozenset()) | self._looked_up(found)
         if self._source.is_order:
             for ref in orders:
                 self._index.drop(ref)
@@ -118,10 +142,16 @@ class Ear:
             else:
                 self._index.drop(ref)
 
-    def _orders(self, found: Object) -> frozenset[OrderRef]:
+    def _named(self, found: Object) -> frozenset[OrderRef]:
+        return self._whatever(found, lambda: self._source.names(self._cluster, found))
+
+    def _looked_up(self, found: Object) -> frozenset[OrderRef]:
+        return self._whatever(found, lambda: self._source.looked_up(self._cluster, found, self._index))
+
+    def _whatever(self, found: Object, ask: Callable[[], Iterable[OrderRef]]) -> frozenset[OrderRef]:
         """Objects of other people's may be anything: what cannot be read concerns nobody, and says so."""
         try:
-            return frozenset(self._source.orders(self._cluster, found, self._index))
+            return frozenset(ask())
         except (AttributeError, KeyError, TypeError, ValueError):
             self._unreadable(found)
             return frozenset()

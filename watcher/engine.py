@@ -105,7 +105,9 @@ class Engine:
 
         ring = partial(self.bells.ring, of_child=source.is_child)
         ear = Ear(source, cluster.name, self.index, ring, cold)
-        return Stream(cluster, source.kind, ear, namespace=namespace, pace=self._pace)
+        return Stream(
+            cluster, source.kind, ear, namespace=namespace, metadata_only=source.metadata_only, pace=self._pace
+        )
 
     async def _ring_orphans(self) -> None:
         """After each first list of orders, rings the open runs whose order is not there: it vanished unheard."""

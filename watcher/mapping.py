@@ -1,6 +1,6 @@
 """Whose news an event is: from an object of any watched kind to the orders it concerns.
 
-A pure function per kind, in one table. Another kind of order is more rows of it, and nothing else here.
+Pure functions in one table, a row per kind. Another kind of order is more rows, and more orders for some of them.
 """
 
 from __future__ import annotations
@@ -10,10 +10,21 @@ from dataclasses import dataclass
 
 from activities.cluster import (
     CONTROL_PLANE,
+    EXTERNAL_SECRET,
     KEYSTONE_APPLICATION_CREDENTIAL,
+    KEYSTONE_PROJECT,
     KEYSTONE_ROLE_ASSIGNMENT,
+    KEYSTONE_SERVICE,
+    KORC_DOMAIN,
+    KORC_ENDPOINT,
     KORC_PROJECT,
+    KORC_ROLE,
+    KORC_ROLE_ASSIGNMENT,
+    KORC_SERVICE,
+    KORC_USER,
     ORDER_KINDS,
+    PUSH_SECRET,
+    SECRET,
     Kind,
     Object,
 )
@@ -66,67 +77,123 @@ class Index:
         return frozenset(self._orders_of.get(plane, ()))
 
 
-Mapping = Callable[[str, Object, Index], Iterable[OrderRef]]
-"""From the cluster's name and the object to the orders it concerns."""
+Mapping = Callable[[str, Object], Iterable[OrderRef]]
+"""From the cluster's name and the object to the orders that it names."""
+
+Lookup = Callable[[str, Object, Index], Iterable[OrderRef]]
+"""The same, to the orders there are at the moment that depend on it, though it names none."""
+
+
+def nobody(*_: object) -> Iterable[OrderRef]:
+    """No order."""
+    return ()
+
+
+def never(_: object) -> bool:
+    """Of no object."""
+    return False
 
 
 @dataclass(frozen=True)
 class Source:
     """One watched kind: what a change of it is, and whose news that is.
 
-    on_targets   whether it is watched on target clusters too
-    born_silent  whether a first sight that `changes.unspoken` is no news
-    by_index     whether its orders are those of the moment, looked up, not those that it named before
-    is_child     whether it is made by the orders it concerns
-    minor        whether this sight of it is nothing to an order that is Ready
+    names          the orders that it names. They are remembered, and hear of it when it names them no more
+    looked_up      the orders that depend on it without being named
+    kept           whether an object of this name is remembered though it names nobody, so that it is missed later
+    on_targets     whether it is watched on target clusters too
+    metadata_only  whether nothing but its metadata is heard
+    born_silent    whether a first sight that `changes.unspoken` is no news to the orders it names
+    is_child       whether it is made for the orders it concerns
+    minor          whether it is, as it is now, nothing to an order that is Ready, unless somebody has written to it
     """
 
     kind: Kind
     facts: Callable[[Object], object]
-    orders: Mapping
+    names: Mapping = nobody
+    looked_up: Lookup = nobody
+    kept: Callable[[str], bool] = never
     on_targets: bool = False
+    metadata_only: bool = False
     born_silent: bool = False
-    by_index: bool = False
     is_child: bool = False
-    minor: Callable[[Object], bool] = lambda _: False
+    minor: Callable[[Object], bool] = never
 
     @property
     def is_order(self) -> bool:
         return self.kind.kind in ORDER_KINDS
 
 
-def itself(kind: str) -> Mapping:
+def itself(kind: Kind) -> Mapping:
     """An order is its own news."""
 
-    def orders(cluster: str, found: Object, _: Index) -> Iterable[OrderRef]:
-        yield OrderRef(kind=kind, cluster=cluster, namespace=_namespace(found), name=found["metadata"]["name"])
+    def orders(cluster: str, found: Object) -> Iterable[OrderRef]:
+        yield OrderRef(kind=kind.kind, cluster=cluster, namespace=_namespace(found), name=found["metadata"]["name"])
 
     return orders
 
 
-def by_labels(kind: str) -> Mapping:
-    """A child names its order in three labels; the cluster's may be empty but must be there (contracts 3.4)."""
-    prefix = f"c5c3.io/{kind.lower()}-"
+def either(*mappings: Mapping) -> Mapping:
+    """All that any of these says."""
 
-    def orders(_: str, found: Object, __: Index) -> Iterable[OrderRef]:
+    def orders(cluster: str, found: Object) -> Iterable[OrderRef]:
+        return (ref for mapping in mappings for ref in mapping(cluster, found))
+
+    return orders
+
+
+def by_labels(kind: Kind, *, at_home: bool = False) -> Mapping:
+    """A child names its order in labels, none of which may be missing: name, namespace, and the cluster, which may be
+    empty (contracts 3.4). An order of a kind that is served at home alone has two (contracts 3.1).
+    """
+    prefix = f"c5c3.io/{kind.kind.lower()}-"
+
+    def orders(_: str, found: Object) -> Iterable[OrderRef]:
         labels = found["metadata"].get("labels") or {}
         name, namespace = labels.get(prefix + "name"), labels.get(prefix + "namespace")
-        cluster = labels.get(prefix + "cluster")
+        cluster = "" if at_home else labels.get(prefix + "cluster")
         if name and namespace and cluster is not None:
-            yield OrderRef(kind=kind, cluster=cluster, namespace=namespace, name=name)
+            yield OrderRef(kind=kind.kind, cluster=cluster, namespace=namespace, name=name)
 
     return orders
 
 
-def by_project_ref(cluster: str, found: Object, _: Index) -> Iterable[OrderRef]:
+def by_owner(kind: Kind) -> Mapping:
+    """A child beside its order names it as its controller, in whatever version."""
+
+    def orders(cluster: str, found: Object) -> Iterable[OrderRef]:
+        for owner in found["metadata"].get("ownerReferences") or ():
+            group, slash, _ = owner["apiVersion"].partition("/")
+            if slash and group == kind.group and owner["kind"] == kind.kind and owner.get("controller") is True:
+                yield OrderRef(kind=kind.kind, cluster=cluster, namespace=_namespace(found), name=owner["name"])
+
+    return orders
+
+
+def by_project_ref(cluster: str, found: Object) -> Iterable[OrderRef]:
     """An order that names a project concerns the one in its own namespace, on its own cluster."""
     if name := changes.project_named(found):
-        yield OrderRef(kind="KeystoneProject", cluster=cluster, namespace=_namespace(found), name=name)
+        yield OrderRef(kind=KEYSTONE_PROJECT.kind, cluster=cluster, namespace=_namespace(found), name=name)
 
 
 def by_plane(_: str, found: Object, index: Index) -> Iterable[OrderRef]:
     """A plane concerns every order that names it, wherever the order lives."""
     return index.of_plane((_namespace(found), found["metadata"]["name"]))
+
+
+def by_consumer_name(cluster: str, found: Object, index: Index) -> Iterable[OrderRef]:
+    """What External Secrets delivers says nothing of the order but by its name, which anybody's Secret may have."""
+    name = found["metadata"]["name"]
+    if has_consumer_name(name):
+        order = name.removesuffix(_CONSUMER)
+        ref = OrderRef(kind=KEYSTONE_SERVICE.kind, cluster=cluster, namespace=_namespace(found), name=order)
+        if ref in index:
+            yield ref
+
+
+def has_consumer_name(name: str) -> bool:
+    """Whether services may be told to read their credentials from a Secret of this name (contracts 1.4)."""
+    return name.endswith(_CONSUMER)
 
 
 def plane_of(found: Object) -> Plane:
@@ -144,15 +211,48 @@ def wants_us(kind: Kind, found: Object) -> bool:
     )
 
 
+_CONSUMER = "-credentials"
+
+_project_child = by_labels(KEYSTONE_PROJECT)
+_service_child = by_labels(KEYSTONE_SERVICE, at_home=True)
+
+
+def _korc(kind: Kind, names: Mapping, facts: Callable[[Object], object] = changes.child) -> Source:
+    return Source(kind, facts, names, born_silent=True, is_child=True, minor=changes.well)
+
+
+def _delivery(kind: Kind) -> Source:
+    names = either(by_owner(KEYSTONE_SERVICE), _service_child)
+    return Source(kind, changes.delivery, names, born_silent=True, is_child=True, minor=changes.delivered)
+
+
 SOURCES: tuple[Source, ...] = (
-    *(Source(kind, changes.order, itself(kind.kind), on_targets=True) for kind in ORDER_KINDS.values()),
-    Source(CONTROL_PLANE, changes.plane, by_plane, by_index=True),
+    Source(KEYSTONE_PROJECT, changes.order, itself(KEYSTONE_PROJECT), on_targets=True),
+    Source(KEYSTONE_SERVICE, changes.order, itself(KEYSTONE_SERVICE)),
+    Source(CONTROL_PLANE, changes.plane, looked_up=by_plane, kept=lambda _: True),
+    _korc(KORC_PROJECT, either(_project_child, _service_child)),
+    _korc(KORC_USER, _service_child, changes.user),
+    *(
+        _korc(kind, _service_child)
+        for kind in (KORC_SERVICE, KORC_ENDPOINT, KORC_DOMAIN, KORC_ROLE, KORC_ROLE_ASSIGNMENT)
+    ),
+    _delivery(PUSH_SECRET),
+    _delivery(EXTERNAL_SECRET),
     Source(
-        KORC_PROJECT, changes.child, by_labels("KeystoneProject"), born_silent=True, is_child=True, minor=changes.minor
+        SECRET,
+        changes.secret,
+        _service_child,
+        by_consumer_name,
+        kept=has_consumer_name,
+        metadata_only=True,
+        born_silent=True,
+        is_child=True,
+        minor=changes.standing,
     ),
     Source(KEYSTONE_ROLE_ASSIGNMENT, changes.reference, by_project_ref, on_targets=True),
     Source(KEYSTONE_APPLICATION_CREDENTIAL, changes.reference, by_project_ref, on_targets=True),
 )
+"""Each kind once: it is one stream of each cluster. Secret stores are not here: a waiting order looks at its own."""
 
 
 def _namespace(found: Object) -> str:

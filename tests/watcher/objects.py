@@ -18,6 +18,11 @@ def ref(name: str = "reporting", namespace: str = "team-a", cluster: str = "") -
     return OrderRef(kind="KeystoneProject", cluster=cluster, namespace=namespace, name=name)
 
 
+def service(name: str = "images", namespace: str = "team-a") -> OrderRef:
+    """A KeystoneService, which lives at home."""
+    return OrderRef(kind="KeystoneService", cluster="", namespace=namespace, name=name)
+
+
 def order(name: str = "reporting", namespace: str = "team-a", *, plane: str = "cp", **meta: Any) -> Object:
     return {
         "metadata": {"name": name, "namespace": namespace, "uid": f"uid-{name}", "generation": 1,
@@ -44,6 +49,44 @@ def child(name: str = "p-1-project-project", *, of: OrderRef | None = None, stat
         condition = {"type": "Available", "status": status, "reason": "R", "message": "m", "observedGeneration": 1}
         found["status"] = {"conditions": [condition]}
     return found
+
+
+def part(name: str, *, of: OrderRef | None = None, namespace: str = "openstack", **meta: Any) -> Object:
+    """What a KeystoneService made and labelled; with `of=None` it names nobody."""
+    labels = {"c5c3.io/keystoneservice-name": of.name, "c5c3.io/keystoneservice-namespace": of.namespace} if of else {}
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "uid": f"uid-{name}",
+            "generation": 1,
+            "labels": labels,
+            **meta,
+        }
+    }
+
+
+def says(found: Object, type_: str, status: str, **more: Any) -> Object:
+    """The object with that one condition, at the generation that it has."""
+    generation = found["metadata"].get("generation")
+    condition = {"type": type_, "status": status, "reason": "R", "message": "m", "observedGeneration": generation}
+    return {**found, "status": {"conditions": [condition], **more}}
+
+
+def secret(
+    name: str, *, of: OrderRef | None = None, namespace: str = "team-a", version: str = "7", **meta: Any
+) -> Object:
+    """A Secret as it is watched: metadata alone, and no generation."""
+    found = part(name, of=of, namespace=namespace, resourceVersion=version, **meta)
+    del found["metadata"]["generation"]
+    return found
+
+
+def owned(name: str, order: str = "images", **owner: Any) -> Object:
+    """A delivery object beside its order, of which only the owner reference tells."""
+    reference = {"apiVersion": "c5c3.io/v1alpha1", "kind": "KeystoneService", "name": order, "uid": "u",
+                 "controller": True, **owner}  # fmt: skip
+    return part(name, namespace="team-a", ownerReferences=[reference])
 
 
 def plane(name: str = "cp", credential: str = "True", **meta: Any) -> Object:

@@ -83,6 +83,19 @@ async def test_minor_news_are_forgotten_if_the_order_is_ready_by_then(tower: Tow
     assert [rung for _, rung, _ in tower.doorbell.rings[3:]] == [ref("slow"), ref("both")]
 
 
+@pytest.mark.parametrize("tower", [Rates(first_pause=0.1, longest_pause=0.1)], indirect=True)
+async def test_news_while_a_minor_ring_is_refused_is_not_forgotten_with_it(tower: Tower) -> None:
+    tower.doorbell.refusing, tower.doorbell.slow = DOWN, 0.2
+    tower.bells.ring([ref()], of_child=True, minor=True)
+    await until(lambda: tower.doorbell.tries == 1)
+    tower.bells.ring([ref()])
+    tower.index.put(ref(), ("openstack", "cp"), ready=True)
+    await asyncio.sleep(0.3)
+    tower.doorbell.refusing = None
+    await until(lambda: not tower.bells.pending)
+    assert tower.doorbell.rung == [ref()]
+
+
 @pytest.mark.row("T13")
 async def test_a_ring_that_temporal_refused_is_kept_and_tried_again(tower: Tower) -> None:
     tower.doorbell.refusing = DOWN

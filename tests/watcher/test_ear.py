@@ -14,7 +14,7 @@ from activities.cluster import (
     KORC_PROJECT,
     Kind,
 )
-from tests.watcher.objects import Object, child, naming, order, plane, ready, ref
+from tests.watcher.objects import Object, child, naming, order, plane, ready, ref, says
 from watcher.ear import Ear
 from watcher.mapping import SOURCES, Index
 from workflows.scaffold.order import OrderRef
@@ -216,9 +216,9 @@ def test_an_object_that_cannot_be_read_concerns_nobody_and_stops_nothing(house: 
 
 
 def test_what_is_nothing_to_an_order_that_is_ready(house: House) -> None:
-    """A managed child as K-ORC leaves it, and whatever becomes of a probe; anything else is."""
+    """A child that K-ORC says is available, if nobody wrote to it, and whatever becomes of a probe; no other news."""
     ear = house.ear(KORC_PROJECT)
-    managed, probe = child(), {**child("probe"), "spec": {"managementPolicy": "unmanaged"}}
+    managed, probe = child(), {**child("project-probe"), "spec": {"managementPolicy": "unmanaged"}}
     told = [
         ("ADDED", managed, False),
         ("MODIFIED", child(status="False"), False),
@@ -226,11 +226,16 @@ def test_what_is_nothing_to_an_order_that_is_ready(house: House) -> None:
         ("MODIFIED", child(status="True", labels={}), False),
         ("MODIFIED", child(status="True"), False),
         ("MODIFIED", child(status="True", generation=2), False),
+        ("MODIFIED", says(child(generation=2), "Available", "False"), False),
+        ("MODIFIED", says(child(generation=2), "Available", "True"), True),
+        ("MODIFIED", says(child(generation=2, uid="uid-d"), "Available", "True"), False),
         ("MODIFIED", child(status="True", deletionTimestamp="2026-11-30T00:00:00Z"), False),
         ("DELETED", child(status="True"), False),
-        ("ADDED", probe, False),
+        ("ADDED", child("b", status="True"), False),
+        ("ADDED", probe, True),
         ("MODIFIED", {**probe, "status": child(status="False")["status"]}, True),
         ("DELETED", probe, True),
+        ("MODIFIED", probe, False),
     ]
     for type_, found, minor in told:
         ear.heard(type_, found)

@@ -11,7 +11,20 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import web
 
-from tests.watcher.objects import Object, Recorder, child, order, plane, ready, ref, until
+from tests.watcher.objects import (
+    Object,
+    Recorder,
+    child,
+    order,
+    part,
+    plane,
+    ready,
+    ref,
+    says,
+    secret,
+    service,
+    until,
+)
 from tests.watcher.running import running
 from tests.watcher.server import Server, refusal, saying, serving, silent
 from watcher.dispatch import Rates
@@ -194,6 +207,30 @@ async def test_kinds_that_are_not_installed_are_no_outage(rig: Rig) -> None:
     async with running(rig.engine):
         await until(lambda: rig.doorbell.rung == [ref()])
         await until(lambda: rig.engine.stale(30) == [])
+
+
+@pytest.mark.row("S21")
+async def test_registrations_are_served_at_home_and_without_external_secrets_too(rig: Rig) -> None:
+    for plural in ("pushsecrets", "externalsecrets"):
+        rig.server.of(plural).always = lambda: web.Response(status=404, text="404 page not found\n")
+    secrets = rig.server.of("secrets")
+    async with serving() as (target, _):
+        secrets.objects = [registration("edge-1", target.url)]
+        rig.server.of("keystoneservices").objects = [order("images")]
+        async with running(rig.engine):
+            await until(lambda: rig.doorbell.rung == [service()])
+            assert rig.doorbell.started(service())
+            await until(lambda: rig.engine.stale(30) == [] and target.listed)
+            await secrets.say("ADDED", secret("images-credentials"))
+            await until(lambda: len(rig.doorbell.rings) == 2)
+            await secrets.say("MODIFIED", secret("theirs"))
+            await rig.server.of("users").say("ADDED", says(part("u", of=service()), "Available", "True"))
+            await until(lambda: len(rig.doorbell.rings) == 3)
+            assert target.of("keystoneservices").requests == []
+            assert target.of("secrets").requests == []
+            asked = [accept for what, _, accept in secrets.requests if what != "get"]
+            assert all("as=PartialObjectMetadata" in accept for accept in asked)
+    assert set(rig.doorbell.rung) == {service()}
 
 
 async def test_an_api_server_that_was_away_is_heard_again(rig: Rig) -> None:

@@ -110,9 +110,12 @@ async def test_a_released_lease_is_nobodys(api_stack: Stack, lease: Lease, monke
 
 
 async def test_kinds_that_are_not_served(api_stack: Stack) -> None:
-    """The target cluster serves our order kinds and nothing of the plane's."""
+    """The target cluster serves the order kinds that live there and nothing of the plane's."""
     said = await refusal(kube.kubeconfig(api_stack, "target"))
-    assert said.startswith("the management cluster does not serve ControlPlane (c5c3.io/v1alpha1), Project (openstack.")
+    assert said.startswith(
+        "the management cluster does not serve KeystoneService (c5c3.io/v1alpha1), ControlPlane (c5c3.io/v1alpha1), "
+        "Project (openstack."
+    )
     assert "install the CustomResourceDefinitions" in said
 
 
