@@ -22,6 +22,7 @@ from temporalio.worker import Worker
 
 from activities.clusters import BadKubeconfig, Clusters, connect_management
 from activities.errors import ClusterError
+from activities.openbao import OpenBao
 from worker import assembly, health, telemetry, temporal
 from worker.checks import CannotStart, check_cluster
 from worker.settings import BadSettings, WorkerSettings, load
@@ -93,7 +94,8 @@ async def _serve(settings: WorkerSettings, told: telemetry.Telemetry, stop: asyn
         client = await _unless(stop, temporal.connect(settings, identity=identity, runtime=told.runtime))
         await _unless(stop, temporal.check_search_attributes(client))
 
-        worker = assembly.build(client, settings, assembly.WORKFLOWS, assembly.activities_over(clusters))
+        openbao = OpenBao(settings.service_account_token_file)
+        worker = assembly.build(client, settings, assembly.WORKFLOWS, assembly.activities_over(clusters, openbao))
         readiness.asks(health.Polling(client, worker, identity).why_not_ready)
         _log.info("serving orders from task queue %s as %s", settings.task_queue, identity)
         await _until_told(worker, stop, settings.graceful_shutdown_seconds)

@@ -29,7 +29,13 @@ EXPECTED: dict[str, tuple[list[tuple[str, str]], Object, Object, list[object]]] 
         ["True", "cp", "image"],
     ),
     "MariaDBDatabase": (
-        [("Ready", "string"), ("ControlPlane", "string"), ("Database", "string"), ("Refreshed", "date"), ("Age", "date")],
+        [
+            ("Ready", "string"),
+            ("ControlPlane", "string"),
+            ("Database", "string"),
+            ("Refreshed", "date"),
+            ("Age", "date"),
+        ],
         {"controlPlaneRef": PLANE},
         {"conditions": [READY], "databaseName": "reports", "credentialsRefreshedAt": "2026-02-01T00:00:00Z"},
         ["True", "cp", "reports", ANY],  # how long ago

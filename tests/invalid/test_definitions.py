@@ -120,7 +120,7 @@ def test_no_right_is_a_wildcard(file: Path) -> None:
 
 @pytest.mark.parametrize("file", RIGHTS, ids=lambda f: f.name)
 def test_secrets_are_for_two_steps_at_home_and_for_one_on_a_target(file: Path) -> None:
-    """Passwords and credentials are delivered to whatever namespace an order lives in; kubeconfigs are in one of ours."""
+    """Passwords and credentials are delivered wherever an order lives; kubeconfigs are in one namespace of ours."""
     touching = {
         (document["kind"], document["metadata"]["name"], tuple(rule["resources"]))
         for document in documents(file)

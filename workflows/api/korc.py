@@ -15,11 +15,13 @@ class KorcStatus(Model):
     """`status`. `id` is the resource's in OpenStack, once known; a RoleAssignment never has one.
 
     synced_resource_version  of External Secrets' objects: which version of the object was acted on last
+    refresh_time             of an ExternalSecret: when it was fetched last, as it is written
     """
 
     id: str = ""
     resource: dict[str, Any] = Field(default_factory=dict)
     synced_resource_version: str = ""
+    refresh_time: str = ""
     conditions: tuple[Condition, ...] = ()
 
 

@@ -25,6 +25,15 @@ CREATE_GRACE = timedelta(seconds=30)
 _IDENTITY = {"Project": ("name", "domainRef"), "User": ("name", "domainRef"), "Service": ("type", "name")}
 """The kinds that K-ORC takes over and deletes by name, and by which fields it looks them up (contracts 6.3)."""
 
+_OTHERS = {
+    "Database": "mariadb-operator",
+    "ExternalSecret": "External Secrets",
+    "PushSecret": "External Secrets",
+    "VaultDynamicSecret": "External Secrets",
+    "Secret": "Kubernetes",
+}
+"""Who serves the kinds that K-ORC does not."""
+
 
 class Removing(Model):
     """What to do now, and what is left, in words; nothing left means that all is gone.
@@ -55,20 +64,29 @@ def judge_removal(
     for kind, child in _ours(kinds, marks, seen, keep):
         body = _body(kind, child)
         if child.deleting:
-            left.append(f"{the(body)} to be gone (K-ORC: {korc.words(child)})")
+            left.append(f"{the(body)} to be gone ({_said(kind, child)})")
             continue
         if child.metadata.name in asked:
             continue  # the probe that the managed child's removal is decided by
         found = _may_go(kind, child, body, marks, plane, seen)
         if found.ready:
             do.append(write(Act.DELETE, body))
-            left.append(f"{the(body)} to be gone (K-ORC: {korc.words(child)})")
+            left.append(f"{the(body)} to be gone ({_said(kind, child)})")
         else:
             asked.add(probe_name(child))
             do += found.do
             left.append(f"{the(body)} to be deleted: {found.message}")
     # Without the plane K-ORC has no credentials, so nobody would answer.
     return Removing(do=tuple(do), left=tuple(left), stays=bool(left) and plane is not None)
+
+
+def _said(kind: str, child: KorcObject) -> str:
+    """The last words of whoever is to let go of it."""
+    who = _OTHERS.get(kind)
+    if who is None:
+        return f"K-ORC: {korc.words(child)}"
+    ready = find(child.status.conditions, "Ready")
+    return f"{who}: {ready.message or ready.reason}" if ready else f"{who} has said nothing of it"
 
 
 def probe_name(child: KorcObject) -> str:
