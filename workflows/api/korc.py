@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from workflows.api.meta import Condition, Meta, Model
 
@@ -23,6 +23,12 @@ class KorcStatus(Model):
     synced_resource_version: str = ""
     refresh_time: str = ""
     conditions: tuple[Condition, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, said: Any) -> Any:
+        """External Secrets writes a null for a time that has not come."""
+        return {key: value for key, value in said.items() if value is not None} if isinstance(said, dict) else said
 
 
 class KorcObject(Model):
