@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Awaitable
 
 from temporalio import activity
 
@@ -112,22 +114,30 @@ class KeystoneServices:
     async def _follow(self, given: Given, projection: Projection) -> None:
         """Reads all that is there, and goes on hearing of it."""
         plane, *order = given.namespaces
-        await projection.follow(plane, (*sweep.BESIDE_THE_PLANE, sweep.SECRETS))
-        for namespace in order:
-            await projection.follow(namespace, (sweep.SECRETS,))
-        await self._get_delivery(given, projection)
+        await asyncio.gather(
+            projection.follow(plane, (*self._beside_the_plane(given), sweep.SECRETS)),
+            *(projection.follow(namespace, (sweep.SECRETS,)) for namespace in order),
+            self._unless_not_served(given, projection.follow("", (), given.delivery_objects())),
+        )
 
     async def _list(self, given: Given, projection: Projection) -> None:
         plane, *order = given.namespaces
-        await projection.list(plane, (*sweep.BESIDE_THE_PLANE, sweep.SECRETS))
-        for namespace in order:
-            await projection.list(namespace, (sweep.SECRETS,))
-        await self._get_delivery(given, projection)
+        await asyncio.gather(
+            projection.list(plane, (*self._beside_the_plane(given), sweep.SECRETS)),
+            *(projection.list(namespace, (sweep.SECRETS,)) for namespace in order),
+            self._unless_not_served(given, projection.get(*given.delivery_objects())),
+        )
 
-    async def _get_delivery(self, given: Given, projection: Projection) -> None:
+    def _beside_the_plane(self, given: Given) -> tuple[str, ...]:
+        """An account that names no domain never had an import of its own, and cannot come to name one."""
+        account = given.spec.account
+        none = account is not None and not account.domain_name
+        return tuple(kind for kind in sweep.BESIDE_THE_PLANE if not (none and kind == "Domain"))
+
+    async def _unless_not_served(self, given: Given, reading: Awaitable[None]) -> None:
         """Where External Secrets is not installed, nothing was ever delivered."""
         try:
-            await projection.get(*given.delivery_objects())
+            await reading
         except NotServed as error:
             _log.info("no delivery objects: %s", error, extra={"order": given.task.ref.workflow_id})
 
