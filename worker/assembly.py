@@ -73,9 +73,9 @@ def activities_over(clusters: Clusters) -> list[Callable[..., Any]]:
         projects.provision_project,
         projects.remove_project,
         services.provision_catalog,
-        services.provision_account,
-        services.publish_account,
-        services.nudge_account,
+        services.accounts.provision_account,
+        services.accounts.publish_account,
+        services.accounts.nudge_account,
         services.remove_registration,
     ]
 

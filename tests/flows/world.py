@@ -20,7 +20,7 @@ from workflows.api.controlplane import ControlPlane
 from workflows.keystoneproject import children, reasons
 from workflows.scaffold import gates
 from workflows.scaffold.order import OrderRef
-from workflows.scaffold.steps import Removal, Task
+from workflows.scaffold.steps import OrderSeen, Removal, Task
 from workflows.scaffold.verdict import Decision, Outcome, Verdict
 
 PLANE_KEY = "openstack/cp"
@@ -223,15 +223,21 @@ class FakeKind:
 
     kind = KEYSTONE_PROJECT
     finalizer = children.FINALIZER
-    condition_types: tuple[str, ...] = reasons.CONDITIONS
-    error_reason = reasons.ERROR
+    finalizer_first = False
     blocks: tuple[str, ...] = ()
 
     def __init__(self, world: World) -> None:
         self._world = world
 
+    def consent(self, ref: OrderRef, plane_key: str, plane: ControlPlane | None) -> gates.Gate | None:
+        return gates.assignment(ref, plane_key, plane)
+
     def gate(self, plane: ControlPlane) -> gates.Gate | None:
         return gates.admin_credential(plane)
+
+    def refused(self, order: OrderSeen, gate: gates.Gate) -> tuple[Verdict, ...]:
+        said = gate.model_dump(exclude={"type", "reason"})
+        return (Verdict(type=reasons.PROJECT_READY, reason=gate.reason or reasons.ERROR, **said),)
 
     async def provision(self, task: Task) -> Outcome:
         with at_boundary():

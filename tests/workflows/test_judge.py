@@ -26,8 +26,7 @@ from workflows.keystoneproject import children
 from workflows.keystoneproject.judge import judge
 from workflows.scaffold.child import Seen
 from workflows.scaffold.korc import UNLATCHED_AT
-from workflows.scaffold.naming import ownership_labels
-from workflows.scaffold.removal import Marks, Removing, judge_removal
+from workflows.scaffold.removal import Removing, judge_removal
 from workflows.scaffold.verdict import Act, Decision
 
 URL = "https://keystone.example.com/v3"
@@ -302,7 +301,7 @@ def test_a_strangers_probe_answers_nothing_and_is_not_dropped() -> None:
 
 # -- removal ----------------------------------------------------------------------------------------------------
 
-MARKS = Marks(labels=ownership_labels(ORDER), prefix=children.prefix(ORDER))
+MARKS = children.marks(ORDER)
 
 
 def removal(project: KorcObject | None = None, probe: KorcObject | None = None, *, gone: bool = False) -> Removing:

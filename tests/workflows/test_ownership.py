@@ -8,33 +8,49 @@ import pytest
 
 from tests.workflows.things import order
 from workflows.api.keystoneproject import KeystoneProjectSpec
+from workflows.api.meta import Meta
 from workflows.scaffold.naming import ownership_labels
-from workflows.scaffold.ownership import includes, owned, refusal, sweepable
+from workflows.scaffold.ownership import Marks, includes, refusal
 
 OURS = ownership_labels(order())
 PREFIX = "reporting-fa5e0ba7-project-"
+MARKS = Marks(labels=OURS, prefix=PREFIX, also=("reporting-credentials",), owner="uid-1")
 
 
-def test_an_object_is_ours_by_all_three_labels() -> None:
-    assert owned(OURS, OURS)
-    assert owned({**OURS, "app": "x"}, OURS)
+def meta(labels: dict[str, str], name: str = f"{PREFIX}project", owner: str = "", controller: bool = True) -> Meta:
+    owners = ({"uid": owner, "controller": controller},) if owner else ()
+    return Meta(name=name, labels=labels, owner_references=owners)
+
+
+def test_an_object_is_ours_by_all_its_labels() -> None:
+    assert MARKS.own(meta(OURS))
+    assert MARKS.own(meta({**OURS, "app": "x"}))
     for key in OURS:
-        assert not owned({k: v for k, v in OURS.items() if k != key}, OURS), f"without {key}"
-        assert not owned({**OURS, key: "other"}, OURS)
-    assert not owned({}, OURS)
+        assert not MARKS.own(meta({k: v for k, v in OURS.items() if k != key})), f"without {key}"
+        assert not MARKS.own(meta({**OURS, key: "other"}))
+    assert not MARKS.own(meta({}))
+
+
+def test_an_object_is_ours_by_its_controller_reference() -> None:
+    assert MARKS.own(meta({}, owner="uid-1"))
+    assert not MARKS.own(meta({}, owner="uid-2"))
+    assert not MARKS.own(meta({}, owner="uid-1", controller=False))
+    nobodys = MARKS.model_copy(update={"owner": ""})
+    assert not nobodys.own(meta({}, owner="uid-1"))
 
 
 def test_a_same_named_order_elsewhere_owns_other_things() -> None:
     for other in (order(cluster="edge-1"), order(namespace="team-b"), order("reporting2")):
-        assert not owned(ownership_labels(other), OURS)
-        assert not owned(OURS, ownership_labels(other))
+        assert not MARKS.own(meta(ownership_labels(other)))
+        assert not MARKS.model_copy(update={"labels": ownership_labels(other)}).own(meta(OURS))
 
 
 def test_a_sweep_wants_the_name_too() -> None:
-    assert sweepable(f"{PREFIX}project", OURS, OURS, PREFIX)
-    assert not sweepable("reporting", OURS, OURS, PREFIX)
-    assert not sweepable(f"x{PREFIX}project", OURS, OURS, PREFIX)
-    assert not sweepable(f"{PREFIX}project", {}, OURS, PREFIX)
+    assert MARKS.sweeps(meta(OURS))
+    assert MARKS.sweeps(meta(OURS, "reporting-credentials"))
+    assert not MARKS.sweeps(meta(OURS, "reporting"))
+    assert not MARKS.sweeps(meta(OURS, f"x{PREFIX}project"))
+    assert not MARKS.sweeps(meta({}))
 
 
 def test_a_refusal_names_the_object_and_the_remedy() -> None:

@@ -69,7 +69,7 @@ def password(account: Account, user: KorcObject | None, seen: Seen, reg: Registr
     """
     if user is None:
         return Password(generation=1, mark="1")
-    now = generation(user)
+    now = generation_of(user)
     mark = user.metadata.annotations.get(children.GENERATION)
     applied = applied_password(user) == delivery.password_name(reg.order, now)
     lost = applied and key("Secret", delivery.password_name(reg.order, now)) not in seen.children
@@ -79,7 +79,7 @@ def password(account: Account, user: KorcObject | None, seen: Seen, reg: Registr
     return Password(generation=now, mark=str(now) if mark is None else mark)
 
 
-def generation(user: KorcObject) -> int:
+def generation_of(user: KorcObject) -> int:
     """The generation that the managed User refers to; one that cannot be read is the first."""
     return delivery.generation_of((user.spec.get("resource") or {}).get("passwordRef") or "") or 1
 
