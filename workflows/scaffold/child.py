@@ -133,15 +133,14 @@ def fingerprint(value: bytes) -> str:
 
 def as_declared(child: KorcObject, wanted: Body) -> bool:
     """Whether the live object says everything that is declared of it, so that an apply would change nothing."""
-    meta = child.metadata
-    marks = {
-        "name": meta.name,
-        "namespace": meta.namespace,
-        "labels": meta.labels,
-        "annotations": meta.annotations,
-        "ownerReferences": list(meta.owner_references),
-    }
-    return includes(marks, wanted["metadata"]) and includes(child.spec, wanted.get("spec") or {})
+    live = child.metadata
+    meta = {"name": live.name, "namespace": live.namespace, "labels": live.labels, "annotations": live.annotations}
+    owners = wanted["metadata"].get("ownerReferences") or []
+    return (
+        includes(meta, {key: value for key, value in wanted["metadata"].items() if key != "ownerReferences"})
+        and all(any(includes(have, owner) for have in live.owner_references) for owner in owners)
+        and includes(child.spec, wanted.get("spec") or {})
+    )
 
 
 def the(wanted: Body) -> str:
