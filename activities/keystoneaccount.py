@@ -54,10 +54,14 @@ class Accounts:
             given = Given(task)
             if (refused := await self._refused(given)) is not None:
                 return refused.outcome
-            async with given.projection(self._management, given.pen(self._management)) as projection:
-                outcome = (await given.ask(projection, await self._read(given, projection))).outcome
+            pen = given.pen(self._management)
+            async with given.projection(self._management, pen) as projection:
+                decision = await given.ask(projection, await self._read(given, projection))
                 await self._say_deferred(given, projection)
-                return outcome
+            if given.spec.account is None and decision.verdict.status and not given.fresh:
+                for kind in ("User", "Project"):
+                    await given.drop_claims(self._management, pen, kind)
+            return decision.outcome
 
     @activity.defn(name="publish_account")
     async def publish_account(self, task: Task) -> Outcome:

@@ -8,7 +8,6 @@ from collections.abc import Awaitable
 
 from temporalio import activity
 
-from activities import claims
 from activities.cluster import KEYSTONE_SERVICE
 from activities.clusters import Clusters
 from activities.errors import ClusterError, NotServed, at_boundary
@@ -59,8 +58,12 @@ class KeystoneServices:
     async def provision_catalog(self, task: Task) -> Outcome:
         with at_boundary(), instrument(_BLOCK):
             given = Given(task)
-            async with given.projection(self._management, given.pen(self._management)) as projection:
-                return (await given.ask(projection, await self._read(given, projection))).outcome
+            pen = given.pen(self._management)
+            async with given.projection(self._management, pen) as projection:
+                decision = await given.ask(projection, await self._read(given, projection))
+            if given.spec.catalog is None and decision.verdict.status and not given.fresh:
+                await given.drop_claims(self._management, pen, "Service")
+            return decision.outcome
 
     @activity.defn(name="remove_registration")
     async def remove_registration(self, task: Task) -> Removal:
@@ -76,7 +79,7 @@ class KeystoneServices:
                 await self._follow(given, projection)
                 removing = await projection.drive(given.removal(_ALL_KINDS))
             if not removing.left:
-                await self._drop_claims(given, pen)
+                await given.drop_claims(self._management, pen)
             return Removal(left=removing.left)
 
     async def look(self, task: Task) -> Looked:
@@ -148,12 +151,7 @@ class KeystoneServices:
             async with given.projection(self._management, pen) as projection:
                 await self._list(given, projection)
                 left = (await projection.drive(given.removal(_ALL_KINDS))).left
-            await self._drop_claims(given, pen)
+            await given.drop_claims(self._management, pen)
             _log.error("the ControlPlane is gone: %d children deleted, not waited for", len(left), extra=order)
         except ClusterError as error:
             _log.error("the ControlPlane is gone and a child may be left: %s", error, extra=order)
-
-    async def _drop_claims(self, given: Given, pen: Pen | None) -> None:
-        if pen is not None:
-            await pen.lift()
-        await claims.drop(self._management, given.task.order.plane_namespace, given.marks.labels)

@@ -166,8 +166,8 @@ class Projection:
         _log.info("%s", write.act.value, extra={"order": self._ref.workflow_id, "child": f"{write.kind} {write.name}"})
 
     async def _claim(self, write: Write) -> None:
-        namespace = write.body["metadata"]["namespace"]
-        holder = await claims.claim(self._cluster, namespace, write.name, self._ref.workflow_id, self._marks.labels)
+        meta = write.body["metadata"]
+        holder = await claims.claim(self._cluster, meta["namespace"], write.name, self._ref.workflow_id, meta["labels"])
         if holder is not None:
             self._claims[write.name] = holder
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from activities import passwords
+from activities import claims, passwords
 from activities.cluster import KEYSTONE_SERVICE, Cluster, Object
 from activities.pen import Pen
 from activities.projection import Projection
@@ -107,6 +107,12 @@ class Given:
     async def ask(self, projection: Projection, judge: Judge) -> Decision:
         """Does what the judge wants, or for a paused order says what it finds."""
         return await (projection.look(judge) if self.task.order.paused else projection.drive(judge))
+
+    async def drop_claims(self, cluster: Cluster, pen: Pen | None, kind: str = "") -> None:
+        """Lets go of the identities that the order claimed, of all or of those of one kind."""
+        if pen is not None:
+            await pen.lift()
+            await claims.drop(cluster, self.task.order.plane_namespace, self.marks.labels, kind)
 
     def delivery_objects(self) -> tuple[Body, ...]:
         """PushSecret and ExternalSecret, by name: those of the reference operator do not carry our labels."""

@@ -35,6 +35,10 @@ def keystone_name_key(name: str) -> str:
     return unicodedata.normalize("NFC", bare).lower()
 
 
+CLAIMS = "c5c3.io/claims"
+"""Label of a claim: the kind of the identity that it stands for, `User` for example."""
+
+
 def claim_name(plane: str, kind: str, scope: str, name: str) -> str:
     """Name of the Lease that stands for one identity in Keystone (contracts 14.3).
 
