@@ -32,6 +32,10 @@ PROBE_TRUST = timedelta(minutes=15)
 """How long a resolved probe is believed: an import never notices that what it found is gone, so it is asked anew."""
 
 
+CLAIMS = "c5c3.io/claims"
+"""Label of a claim: the kind of what it stands for, by which the claims of a part of an order are dropped."""
+
+
 class Gated(Model):
     """A managed child, the import that asks whether its resource exists, and what a person is told.
 
@@ -110,8 +114,9 @@ def _claimed(order: OrderRef, gated: Gated, seen: Seen, drop: tuple[Write, ...])
     """Nothing is in the way but another order, perhaps: the claim decides, and then the child is created."""
     holder = seen.claims.get(gated.claim)
     if holder is None:
-        place = {"metadata": {"namespace": gated.child["metadata"]["namespace"]}}
-        claim = Write(act=Act.CLAIM, kind="Lease", name=gated.claim, body=place)
+        kind = gated.child["kind"].lower()
+        place = {"namespace": gated.child["metadata"]["namespace"], "labels": {CLAIMS: kind}}
+        claim = Write(act=Act.CLAIM, kind="Lease", name=gated.claim, body={"metadata": place})
         return Found(standing=Standing.WAITING, message=f"{_first(gated.named)} is about to be claimed.", do=(claim,))
     if holder != order.workflow_id:
         namespace = gated.child["metadata"]["namespace"]
