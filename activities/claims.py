@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 
 from activities.cluster import LEASE, Cluster
 from activities.errors import Conflict
-from workflows.scaffold.naming import CLAIMS
 
 
 async def claim(cluster: Cluster, namespace: str, name: str, holder: str, labels: Mapping[str, str]) -> str | None:
@@ -32,6 +31,6 @@ async def holder_of(cluster: Cluster, namespace: str, name: str) -> str | None:
     return str((live.get("spec") or {}).get("holderIdentity") or "") if live else None
 
 
-async def drop(cluster: Cluster, namespace: str, labels: Mapping[str, str], kind: str = "") -> None:
-    """Drops every claim that carries the labels, or only those on identities of one kind."""
-    await cluster.delete_all(LEASE, namespace, {**labels, **({CLAIMS: kind} if kind else {})})
+async def drop(cluster: Cluster, namespace: str, labels: Mapping[str, str]) -> None:
+    """Drops every claim that carries the labels."""
+    await cluster.delete_all(LEASE, namespace, labels)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
 
 from temporalio import activity
 
 from activities.cluster import KEYSTONE_SERVICE
 from activities.clusters import Clusters
-from activities.errors import ClusterError, NotServed, at_boundary
+from activities.errors import ClusterError, at_boundary
 from activities.instrument import instrument
 from activities.keystoneaccount import BLOCK as ACCOUNT_BLOCK
 from activities.keystoneaccount import Accounts
@@ -23,7 +22,7 @@ from workflows.keystoneservice import children, gates, reasons, sweep
 from workflows.keystoneservice.catalog import judge_catalog
 from workflows.scaffold import gates as shared
 from workflows.scaffold.order import OrderRef
-from workflows.scaffold.steps import OrderSeen, Removal, Task
+from workflows.scaffold.steps import RETRY, OrderSeen, Removal, Task
 from workflows.scaffold.verdict import Decision, Outcome, Verdict
 
 _log = logging.getLogger(__name__)
@@ -57,11 +56,11 @@ class KeystoneServices:
     @activity.defn(name="provision_catalog")
     async def provision_catalog(self, task: Task) -> Outcome:
         with at_boundary(), instrument(_BLOCK):
-            given = Given(task)
-            pen = given.pen(self._management)
+            given, pen = Given(task), Given(task).pen(self._management)
             async with given.projection(self._management, pen) as projection:
-                decision = await given.ask(projection, await self._read(given, projection))
-            if given.spec.catalog is None and decision.verdict.status and not given.fresh:
+                judge, sweeps = await self._read(given, projection)
+                decision = await given.ask(projection, judge)
+            if given.spec.catalog is None and sweeps and decision.verdict.status and pen is not None:
                 await given.drop_claims(self._management, pen, "Service")
             return decision.outcome
 
@@ -85,7 +84,8 @@ class KeystoneServices:
     async def look(self, task: Task) -> Looked:
         given = Given(task)
         async with given.projection(self._management) as projection:
-            catalog: Decision = await projection.look(await self._read(given, projection))
+            judge, _ = await self._read(given, projection)
+            catalog: Decision = await projection.look(judge)
         account = await self.accounts.look(task)
         outcome = Outcome(verdicts=(catalog.verdict, account.verdict), fields={**catalog.fields, **account.fields})
         return Looked(outcome=outcome, due=bool(catalog.do or account.do))
@@ -99,18 +99,19 @@ class KeystoneServices:
             removing = await projection.look(given.removal(_ALL_KINDS))
         return Removal(left=("a write is due",) if removing.do else removing.left)
 
-    async def _read(self, given: Given, projection: Projection) -> Judge:
-        """Reads the catalog's children, and says how they are to be judged."""
+    async def _read(self, given: Given, projection: Projection) -> tuple[Judge, bool]:
+        """Reads the catalog's children, and says how they are to be judged, and whether all there are were read."""
         reg, catalog = given.reg, given.spec.catalog
         if catalog is not None:
             service = children.service(reg, catalog)
             await projection.get(service, *(children.endpoint(reg, each) for each in catalog.endpoints))
-            if not given.fresh and without_id(projection, service):
-                await projection.get(children.service_probe(reg, catalog))
-        if given.may_have_undeclared("catalog"):
+        sweeps = given.may_have_undeclared("catalog", projection.seen)
+        if catalog is not None and not given.fresh(projection.seen) and without_id(projection, service):
+            await projection.get(children.service_probe(reg, catalog))
+        if sweeps:
             await projection.list(reg.plane.namespace, _KINDS)
         removal = given.removal(_KINDS, keep_declared=True)
-        return lambda seen: judge_catalog(reg, catalog, seen, removal(seen))
+        return lambda seen: judge_catalog(reg, catalog, seen, removal(seen)), sweeps
 
     # -- removal ------------------------------------------------------------------------------------------------
 
@@ -120,7 +121,7 @@ class KeystoneServices:
         await asyncio.gather(
             projection.follow(plane, (*self._beside_the_plane(given), sweep.SECRETS)),
             *(projection.follow(namespace, (sweep.SECRETS,)) for namespace in order),
-            self._unless_not_served(given, projection.follow("", (), given.delivery_objects())),
+            given.unless_not_served(projection.follow("", (), given.delivery_objects())),
         )
 
     async def _list(self, given: Given, projection: Projection) -> None:
@@ -128,7 +129,7 @@ class KeystoneServices:
         await asyncio.gather(
             projection.list(plane, (*self._beside_the_plane(given), sweep.SECRETS)),
             *(projection.list(namespace, (sweep.SECRETS,)) for namespace in order),
-            self._unless_not_served(given, projection.get(*given.delivery_objects())),
+            given.unless_not_served(projection.get(*given.delivery_objects())),
         )
 
     def _beside_the_plane(self, given: Given) -> tuple[str, ...]:
@@ -136,13 +137,6 @@ class KeystoneServices:
         account = given.spec.account
         none = account is not None and not account.domain_name
         return tuple(kind for kind in sweep.BESIDE_THE_PLANE if not (none and kind == "Domain"))
-
-    async def _unless_not_served(self, given: Given, reading: Awaitable[None]) -> None:
-        """Where External Secrets is not installed, nothing was ever delivered."""
-        try:
-            await reading
-        except NotServed as error:
-            _log.info("no delivery objects: %s", error, extra={"order": given.task.ref.workflow_id})
 
     async def _fail_open(self, given: Given, pen: Pen | None) -> None:
         """The plane is gone and K-ORC has no credentials left: the deletes are issued, their outcome gates nothing."""
@@ -154,4 +148,6 @@ class KeystoneServices:
             await given.drop_claims(self._management, pen)
             _log.error("the ControlPlane is gone: %d children deleted, not waited for", len(left), extra=order)
         except ClusterError as error:
+            if error.passing and activity.info().attempt < RETRY.maximum_attempts:
+                raise
             _log.error("the ControlPlane is gone and a child may be left: %s", error, extra=order)

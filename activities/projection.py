@@ -166,8 +166,9 @@ class Projection:
         _log.info("%s", write.act.value, extra={"order": self._ref.workflow_id, "child": f"{write.kind} {write.name}"})
 
     async def _claim(self, write: Write) -> None:
-        meta = write.body["metadata"]
-        holder = await claims.claim(self._cluster, meta["namespace"], write.name, self._ref.workflow_id, meta["labels"])
+        namespace = write.body["metadata"]["namespace"]
+        labels = {**self._marks.labels, **write.body["metadata"].get("labels", {})}
+        holder = await claims.claim(self._cluster, namespace, write.name, self._ref.workflow_id, labels)
         if holder is not None:
             self._claims[write.name] = holder
 
@@ -285,7 +286,9 @@ class Projection:
         self._moved.set()
 
     async def _change(self, until: float) -> bool:
-        """Waits for news of any kind that was seen; False when none came in time."""
+        """Waits for news of any kind that was seen; False when none came in time, or nobody waits any more."""
+        if until <= time.monotonic():
+            return False
         for where in {place for place in self._places if place[0] != "Secret"} - self._streams.keys():
             self._streams[where] = asyncio.create_task(self._stream(*where, self._since.get(where, "")))
         try:

@@ -11,6 +11,7 @@ from workflows.keystoneservice import children, delivery, reasons
 from workflows.keystoneservice.blocks import false
 from workflows.keystoneservice.children import Registration
 from workflows.scaffold.child import Body, Seen, Standing, as_declared, standing_before_spec, the, write
+from workflows.scaffold.ownership import includes
 from workflows.scaffold.verdict import Act, Decision, Verdict
 
 
@@ -63,7 +64,10 @@ def judge_publish(reg: Registration, generation: int, content: Content | None, s
 def _unless_declared(
     reg: Registration, wanted: Body, seen: Seen, data: dict[str, str] | None = None
 ) -> Decision | None:
-    """The write that makes the object what it should be, or why there can be none; None when it is so."""
+    """The write that makes the object what it should be, or why there can be none; None when it is so.
+
+    data  of a Secret, what it should hold; what others have put there besides stays
+    """
     live = seen.of(wanted)
     if live is not None:
         early = standing_before_spec(live, wanted, children.marks(reg.order, reg.uid))
@@ -77,7 +81,7 @@ def _unless_declared(
             if children.marks(reg.order, reg.uid).controls(live.metadata)
             else wanted["metadata"]
         )
-        if as_declared(live, {**wanted, "metadata": marked}) and (data is None or live.data == data):
+        if as_declared(live, {**wanted, "metadata": marked}) and includes(live.data, data or {}):
             return None
     return _wait(f"{the(wanted)} has yet to be written.").model_copy(update={"do": (write(Act.APPLY, wanted),)})
 

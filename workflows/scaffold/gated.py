@@ -111,9 +111,9 @@ def _claimed(order: OrderRef, gated: Gated, seen: Seen, drop: tuple[Write, ...])
     """Nothing is in the way but another order, perhaps: the claim decides, and then the child is created."""
     holder = seen.claims.get(gated.claim)
     if holder is None:
-        labels = {**gated.marks.labels, CLAIMS: gated.child["kind"]}
-        meta = {"name": gated.claim, "namespace": gated.child["metadata"]["namespace"], "labels": labels}
-        claim = write(Act.CLAIM, {"kind": "Lease", "metadata": meta})
+        kind = gated.child["kind"].lower()
+        place = {"namespace": gated.child["metadata"]["namespace"], "labels": {CLAIMS: kind}}
+        claim = Write(act=Act.CLAIM, kind="Lease", name=gated.claim, body={"metadata": place})
         return Found(standing=Standing.WAITING, message=f"{_first(gated.named)} is about to be claimed.", do=(claim,))
     if holder != order.workflow_id:
         namespace = gated.child["metadata"]["namespace"]

@@ -26,6 +26,9 @@ _IDENTITY = {"Project": ("name", "domainRef"), "User": ("name", "domainRef"), "S
 """The kinds that K-ORC takes over and deletes by name, and by which fields it looks them up (contracts 6.3)."""
 
 
+_NOT_KORCS = ("PushSecret", "ExternalSecret", "Secret")
+
+
 class Removing(Model):
     """What to do now, and what is left, in words; nothing left means that all is gone.
 
@@ -55,20 +58,27 @@ def judge_removal(
     for kind, child in _ours(kinds, marks, seen, keep):
         body = _body(kind, child)
         if child.deleting:
-            left.append(f"{the(body)} to be gone (K-ORC: {korc.words(child)})")
+            left.append(_to_be_gone(body, child))
             continue
         if child.metadata.name in asked:
             continue  # the probe that the managed child's removal is decided by
         found = _may_go(kind, child, body, marks, plane, seen)
         if found.ready:
             do.append(write(Act.DELETE, body))
-            left.append(f"{the(body)} to be gone (K-ORC: {korc.words(child)})")
+            left.append(_to_be_gone(body, child))
         else:
             asked.add(probe_name(child))
             do += found.do
             left.append(f"{the(body)} to be deleted: {found.message}")
     # Without the plane K-ORC has no credentials, so nobody would answer.
     return Removing(do=tuple(do), left=tuple(left), stays=bool(left) and plane is not None)
+
+
+def _to_be_gone(body: dict[str, Any], child: KorcObject) -> str:
+    """Whose turn it is: K-ORC's, which says how far it is, or whoever holds the object."""
+    if body["kind"] in _NOT_KORCS:
+        return f"{the(body)} to be gone (held by {', '.join(child.metadata.finalizers) or 'nobody'})"
+    return f"{the(body)} to be gone (K-ORC: {korc.words(child)})"
 
 
 def probe_name(child: KorcObject) -> str:
