@@ -264,7 +264,7 @@ class Stage:
         """A plane of the test's own over the same Keystone, its imports resolved, its credential minted."""
         spec = {**spec, "namespaceAssignments": [{"namespace": orders_in}]}
         namespaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": plane.namespace}}]
-        made = planes.supplied(self.stack, planes.Plane(plane.name, plane.namespace, spec))
+        made = planes.supplied(self.stack, planes.Plane(plane.name, plane.namespace, spec, (orders_in,)))
         await kube.apply(self.stack, "management", [*namespaces, *made])
         domain, available = f"{plane.name}-domain-default", kube.condition("Available")
         where = (self.stack, "management", "domains.openstack.k-orc.cloud", plane.namespace, domain)
