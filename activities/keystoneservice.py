@@ -38,6 +38,7 @@ class KeystoneServices:
     kind = KEYSTONE_SERVICE
     finalizer = children.FINALIZER
     finalizer_first = True
+    condition_types: tuple[str, ...] = reasons.CONDITIONS
     blocks: tuple[str, ...] = (_BLOCK, ACCOUNT_BLOCK)
 
     def __init__(self, clusters: Clusters) -> None:
@@ -52,6 +53,10 @@ class KeystoneServices:
 
     def refused(self, order: OrderSeen, gate: shared.Gate) -> tuple[Verdict, ...]:
         return gates.refused(order.spec, gate)
+
+    async def provide(self, task: Task, pen: Pen) -> Outcome | None:
+        """A registration takes a second, and people look for its blocks by name."""
+        return None
 
     @activity.defn(name="provision_catalog")
     async def provision_catalog(self, task: Task) -> Outcome:

@@ -1,7 +1,7 @@
 """One KeystoneProject, served for as long as it exists. One pass fits one screen.
 
-admit (gates, finalizer) -> provision_project (probe, managed Project) -> report; then it waits. A pass over an order
-that is Ready and stays so is its admit alone.
+admit (gates, finalizer) -> provision_project (probe, managed Project) -> report; then it waits. The first pass over a
+new order, and one over an order that is Ready and stays so, is its admit alone.
 """
 
 from __future__ import annotations
