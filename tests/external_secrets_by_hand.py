@@ -139,7 +139,7 @@ class ExternalSecretsByHand:
             await self.push(name)
 
     async def _answer_fetch(self, live: Object) -> None:
-        if live["metadata"].get("deletionTimestamp"):
+        if live["metadata"].get("deletionTimestamp") or "data" not in live["spec"]:
             return
         there = await self.cluster.get(SECRET, self.namespace, live["spec"]["target"]["name"])
         synced = (live.get("status") or {}).get("syncedResourceVersion")
