@@ -124,9 +124,7 @@ async def test_a_password_is_made_once_per_generation_whoever_asks_and_whatever_
         assert set(await service.passwords()) == {reached}
     finally:
         await real_stack.start("worker")
-    live = await until(
-        service.live, lambda live: (live or {})["status"]["account"]["passwordGeneration"] == reached + 1, 60
-    )
+    await until(service.live, lambda live: (live or {})["status"]["account"]["passwordGeneration"] == reached + 1, 60)
     await service.is_ready()
     await until(service.passwords, lambda found: set(found) == {reached + 1}, SOON)
     user = await service.child("User", "user")
@@ -185,7 +183,7 @@ async def test_whatever_of_the_delivery_is_deleted_or_edited_comes_back_within_s
                 return False
             (generation, password) = next(iter(seen["passwords"].items()))
             wanted = before[piece] if piece != "password-deleted" else seen["delivered"]
-            return (
+            return bool(
                 seen["delivered"] == wanted
                 and seen["delivered"].get("password") == password == seen["stored"].get("password")
                 and seen["source"]
