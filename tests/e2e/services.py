@@ -176,6 +176,8 @@ class Service:
     async def objects(self) -> dict[str, Object]:
         """Everything that carries its labels, by `Kind/end of the name`; the claims by `Lease/name`."""
         found: dict[str, Object] = {}
+        if len(self.name) > 63:
+            return found  # no object can carry such a label, nor can the server be asked for one
         selector = ",".join(f"{key}={value}" for key, value in self.labels.items())
         namespaces = dict.fromkeys((self.plane.namespace, self.namespace))
         where = [(kind, namespace) for kind in RESOURCES for namespace in namespaces]

@@ -247,13 +247,15 @@ async def exactly_one_of_everything(service: Service, generation: int) -> None:
 
 @pytest.mark.row("T09", "A11")
 async def test_a_worker_killed_at_any_step_loses_and_duplicates_nothing(real_stack: Stage, register: Register) -> None:
-    """Orders begin one after the other, so that each kill finds them elsewhere; likewise rotations and deletions."""
-    services = [whole(register, "killed") for _ in range(6)]
+    """Four are made, four rotated and four deleted, one after the other, so that each kill finds them elsewhere."""
+    made, rotated, deleted = ([whole(register, stem) for _ in range(4)] for stem in ("made", "rotated", "deleted"))
+    await asyncio.gather(*(service.place() for service in (*rotated, *deleted)))
+    await asyncio.gather(*(service.is_ready() for service in (*rotated, *deleted)))
 
-    async def spread(act: Callable[[Service], Awaitable[object]]) -> None:
-        for service in services:
-            await act(service)
-            await asyncio.sleep(0.3)
+    async def spread(acts: list[Awaitable[object]]) -> None:
+        for act in acts:
+            await act
+            await asyncio.sleep(0.5)
 
     async def murder(*moments: float) -> None:
         for pause in moments:
@@ -261,38 +263,38 @@ async def test_a_worker_killed_at_any_step_loses_and_duplicates_nothing(real_sta
             await real_stack.kill("worker")
             await real_stack.start("worker")
 
-    await asyncio.gather(spread(lambda service: service.place()), murder(0.8, 0.7, 1.0))
-    await asyncio.gather(*(service.is_ready(120) for service in services))
-    await asyncio.gather(*(exactly_one_of_everything(service, 1) for service in services))
-
-    await asyncio.gather(spread(lambda service: service.nudge()), murder(0.8, 0.7))
-    for service in services:
+    await asyncio.gather(
+        spread([service.place() for service in made]),
+        spread([service.nudge() for service in rotated]),
+        spread([service.delete() for service in deleted]),
+        murder(0.8, 0.7, 1.0),
+    )
+    for service in rotated:
         await until(service.live, lambda live: (live or {})["status"]["account"]["passwordGeneration"] == 2, 120)
-    await asyncio.gather(*(service.is_ready(120) for service in services))
-    await asyncio.gather(*(exactly_one_of_everything(service, 2) for service in services))
-
-    await asyncio.gather(spread(lambda service: service.delete()), murder(0.5, 0.7))
-    await asyncio.gather(*(service.gone(150) for service in services))
-    await asyncio.gather(*(service.left_nothing() for service in services))
+    await asyncio.gather(*(service.is_ready(120) for service in (*made, *rotated)))
+    await asyncio.gather(*(exactly_one_of_everything(service, 1) for service in made))
+    await asyncio.gather(*(exactly_one_of_everything(service, 2) for service in rotated))
+    await asyncio.gather(*(service.gone(120) for service in deleted))
+    await asyncio.gather(*(service.left_nothing() for service in deleted))
 
 
 @pytest.mark.row("T10")
-@pytest.mark.parametrize("part", ["watcher", "temporal"])
-async def test_registrations_written_while_it_is_dead_are_served(
-    real_stack: Stage, register: Register, part: str
+async def test_registrations_written_while_watcher_and_temporal_are_dead_are_served(
+    real_stack: Stage, register: Register
 ) -> None:
     """One is made, one deleted, one edited and one rotated in the meantime."""
     deleted, edited, rotated = (whole(register, "before") for _ in range(3))
     created = whole(register, "meanwhile")
     await asyncio.gather(*(each.place() for each in (deleted, edited, rotated)))
     await asyncio.gather(*(each.is_ready() for each in (deleted, edited, rotated)))
-    await real_stack.kill(part)
+    await real_stack.kill("watcher", "temporal")
     try:
         await asyncio.gather(created.place(), deleted.delete(), rotated.nudge(), edited.edit(catalog=None))
         await asyncio.sleep(1)
         assert (await created.live() or {}).get("status") is None
     finally:
-        await real_stack.start(part)
+        await real_stack.start("temporal")
+        await real_stack.start("watcher")
     await asyncio.gather(created.is_ready(90), edited.is_ready(90), deleted.gone(90))
     await deleted.left_nothing()
     await exactly_one_of_everything(created, 1)
