@@ -176,6 +176,8 @@ class Service:
     async def objects(self) -> dict[str, Object]:
         """Everything that carries its labels, by `Kind/end of the name`; the claims by `Lease/name`."""
         found: dict[str, Object] = {}
+        if len(self.name) > 63:
+            return found  # no object can carry such a label, nor can the server be asked for one
         selector = ",".join(f"{key}={value}" for key, value in self.labels.items())
         namespaces = dict.fromkeys((self.plane.namespace, self.namespace))
         where = [(kind, namespace) for kind in RESOURCES for namespace in namespaces]
@@ -228,7 +230,10 @@ class Service:
 
     async def logs_in(self) -> Object | None:
         """The token's body that the delivered clouds.yaml gets of Keystone, or None when it is refused."""
-        return await self.stage.keystone.login_with((await self.credentials())["clouds.yaml"])
+        clouds = (await self.credentials())["clouds.yaml"]
+        # Every plane here is over one Keystone, and only the stack's own has a name that is known on this machine.
+        theirs = f"{self.plane.name}-keystone.{self.plane.namespace}.svc"
+        return await self.stage.keystone.login_with(clouds.replace(theirs, "cp-keystone.openstack.svc"))
 
     def _remember(self, data: dict[str, str]) -> None:
         self.stage.secrets |= {data[key] for key in ("password", "clouds.yaml") if data.get(key)}
@@ -267,6 +272,9 @@ class Service:
     @property
     def handle(self) -> WorkflowHandle[Any, Any]:
         return self.stage.temporal.get_workflow_handle(self.workflow_id)
+
+    async def describe(self) -> Object:
+        return dict(await self.handle.query("describe", result_type=dict))
 
     async def runs(self) -> list[WorkflowExecution]:
         """Every run under its id, the newest first."""

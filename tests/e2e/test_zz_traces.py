@@ -16,6 +16,7 @@ import yaml
 
 from deploy.local import kube
 from tests.audit import Request, requests
+from tests.e2e import services
 from tests.e2e.stage import ORDERS, Object, Order, Stage, unique, until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
@@ -60,7 +61,8 @@ async def test_no_secret_value_is_in_anything_that_people_read(real_stack: Stage
 async def read_all(stage: Stage) -> dict[str, list[bytes]]:
     """Everything that people read, by place."""
     here = stage.stack
-    orders = [*await kube.items(here, "management", ORDERS), *await kube.items(here, "target", ORDERS)]
+    kinds = (("management", ORDERS), ("target", ORDERS), ("management", services.ORDERS))
+    orders = [one for cluster, kind in kinds for one in await kube.items(here, cluster, kind)]
     events = [*await kube.items(here, "management", "events"), *await kube.items(here, "target", "events")]
     names = [await visibility(stage)]
     metrics = []
