@@ -54,10 +54,16 @@ class Accounts:
             given = Given(task)
             if (refused := await self._refused(given)) is not None:
                 return refused.outcome
-            async with given.projection(self._management, given.pen(self._management)) as projection:
-                outcome = (await given.ask(projection, await self._read(given, projection))).outcome
-                await self._say_deferred(given, projection)
-                return outcome
+            pen = given.pen(self._management)
+            async with given.projection(self._management, pen) as projection:
+                judge, sweeps = await self._read(given, projection)
+                try:
+                    decision = await given.ask(projection, judge)
+                finally:
+                    await self._say_deferred(given, projection)
+            if given.spec.account is None and sweeps and decision.verdict.status and pen is not None:
+                await given.drop_claims(self._management, pen, "User", "Project")
+            return decision.outcome
 
     @activity.defn(name="publish_account")
     async def publish_account(self, task: Task) -> Outcome:
@@ -103,7 +109,8 @@ class Accounts:
         if (refused := await self._refused(given)) is not None:
             return refused
         async with given.projection(self._management) as projection:
-            decision = await projection.look(await self._read(given, projection))
+            judge, _ = await self._read(given, projection)
+            decision = await projection.look(judge)
         if given.spec.account is None or not decision.verdict.status:
             return decision
         known = {**task.order.status, **decision.fields}
@@ -144,37 +151,43 @@ class Accounts:
         words = f"External Secrets: {ready.reason}: {ready.message}" if ready else "External Secrets has not said so"
         where = f"{ref['kind']} {namespace}/{ref['name']}" if namespace else f"{ref['kind']} {ref['name']}"
         message = f"{where} is not ready ({words})." if raw else f"{where} does not exist."
-        return Decision(verdict=false(reasons.ACCOUNT_READY, reasons.STORE_NOT_READY, message))
+        status = given.status.model_copy(update={"secret_name": delivery.consumer_name(given.task.ref)})
+        fields = {"account": status.model_dump(mode="json", by_alias=True, exclude_none=True)}
+        return Decision(verdict=false(reasons.ACCOUNT_READY, reasons.STORE_NOT_READY, message), fields=fields)
 
-    async def _read(self, given: Given, projection: Projection) -> Judge:
-        """Reads the block's children, and says how they are to be judged."""
+    async def _read(self, given: Given, projection: Projection) -> tuple[Judge, bool]:
+        """Reads the block's children, and says how they are to be judged, and whether all there are were read."""
         reg, account, namespace = given.reg, given.spec.account, given.plane.namespace
         if account is not None:
             user, project = children.user(reg, account, 1, None), children.project(reg, account)
-            domain, roles = children.domain(reg, account), children.roles(account)
+            roles = children.roles(account)
             bound = [body(reg, role) for role in roles for body in (children.role_import, children.assignment)]
-            await projection.get(user, project, *([domain] if domain else []), *bound)
-            if not given.fresh:
-                gated = [(user, children.user_probe)]
-                gated += [(project, children.project_probe)] if account.project.create else []
-                await projection.get(*(probe(reg, account) for child, probe in gated if without_id(projection, child)))
-            await self._read_passwords(given, projection, projection.seen.of(user))
-        if given.may_have_undeclared("account"):
+            # Whether an account that names its domain has an import of its own depends on the plane, then and now.
+            own_domain = {"name": children.domain_name(reg.order), "namespace": namespace}
+            domain = [{"kind": "Domain", "metadata": own_domain}] if account.domain_name else []
+            await projection.get(user, project, *domain, *bound)
+        fresh, sweeps = given.fresh(projection.seen), given.may_have_undeclared("account", projection.seen)
+        if account is not None and not fresh:
+            gated = [(user, children.user_probe)]
+            gated += [(project, children.project_probe)] if account.project.create else []
+            await projection.get(*(probe(reg, account) for child, probe in gated if without_id(projection, child)))
+            if not sweeps:
+                await self._read_passwords(given, projection, projection.seen.of(user))
+        if sweeps:
             await projection.list(namespace, (*_KINDS, sweep.SECRETS))
             if account is None:
-                await projection.get(*given.delivery_objects())
+                await given.unless_not_served(projection.get(*given.delivery_objects()))
                 if given.task.ref.namespace != namespace:
                     await projection.list(given.task.ref.namespace, (sweep.SECRETS,))
         removal = given.removal((*_KINDS, *sweep.BESIDE_THE_ORDER, sweep.SECRETS), keep_declared=True)
-        status, ready = given.status, given.is_true(reasons.ACCOUNT_READY)
-        return lambda seen: judge_account(reg, account, status, seen, removal(seen), ready=ready)
+        status, ready = given.status, given.was_provisioned
+        return lambda seen: judge_account(reg, account, status, seen, removal(seen), ready=ready), sweeps
 
     async def _read_passwords(self, given: Given, projection: Projection, user: KorcObject | None) -> None:
-        """The Secret that the User refers to; from the second generation on all of them, for the old ones go."""
-        if user is None:
-            return
-        now, namespace = generation_of(user), given.plane.namespace
-        if now > 1 or user.metadata.annotations.get(children.GENERATION) == "":
+        """The Secret that the User refers to; all of them if there may be others, for those go."""
+        namespace = given.plane.namespace
+        now = generation_of(user) if user is not None else 0
+        if user is None or now > 1 or user.metadata.annotations.get(children.GENERATION) == "":
             await projection.list(namespace, (sweep.SECRETS,))
         else:
             name = {"name": delivery.password_name(given.task.ref, now), "namespace": namespace}
@@ -214,7 +227,11 @@ class Accounts:
         raw = await self._management.get(SECRET, given.plane.namespace, name)
         if raw is None or not given.marks.own(KorcObject.model_validate({"metadata": raw["metadata"]}).metadata):
             return None
-        password = b64decode((raw.get("data") or {}).get("password") or "").decode()
+        value = b64decode((raw.get("data") or {}).get("password") or "")
+        try:
+            password = value.decode()
+        except UnicodeDecodeError:
+            return None  # nothing of ours, and no text that a document could hold; the error would tell of it
         return delivery.source(given.reg, given.account, password) if password else None
 
     async def _delivered(self, given: Given, projection: Projection, source: Object | None) -> Judge:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 from temporalio import activity
 
-from activities import claims
 from activities.cluster import KEYSTONE_SERVICE
 from activities.clusters import Clusters
-from activities.errors import ClusterError, NotServed, at_boundary
+from activities.errors import ClusterError, at_boundary
 from activities.instrument import instrument
 from activities.keystoneaccount import BLOCK as ACCOUNT_BLOCK
 from activities.keystoneaccount import Accounts
@@ -22,7 +22,7 @@ from workflows.keystoneservice import children, gates, reasons, sweep
 from workflows.keystoneservice.catalog import judge_catalog
 from workflows.scaffold import gates as shared
 from workflows.scaffold.order import OrderRef
-from workflows.scaffold.steps import OrderSeen, Removal, Task
+from workflows.scaffold.steps import RETRY, OrderSeen, Removal, Task
 from workflows.scaffold.verdict import Decision, Outcome, Verdict
 
 _log = logging.getLogger(__name__)
@@ -38,6 +38,7 @@ class KeystoneServices:
     kind = KEYSTONE_SERVICE
     finalizer = children.FINALIZER
     finalizer_first = True
+    condition_types: tuple[str, ...] = reasons.CONDITIONS
     blocks: tuple[str, ...] = (_BLOCK, ACCOUNT_BLOCK)
 
     def __init__(self, clusters: Clusters) -> None:
@@ -53,12 +54,20 @@ class KeystoneServices:
     def refused(self, order: OrderSeen, gate: shared.Gate) -> tuple[Verdict, ...]:
         return gates.refused(order.spec, gate)
 
+    async def provide(self, task: Task, pen: Pen) -> Outcome | None:
+        """A registration takes a second, and people look for its blocks by name."""
+        return None
+
     @activity.defn(name="provision_catalog")
     async def provision_catalog(self, task: Task) -> Outcome:
         with at_boundary(), instrument(_BLOCK):
-            given = Given(task)
-            async with given.projection(self._management, given.pen(self._management)) as projection:
-                return (await given.ask(projection, await self._read(given, projection))).outcome
+            given, pen = Given(task), Given(task).pen(self._management)
+            async with given.projection(self._management, pen) as projection:
+                judge, sweeps = await self._read(given, projection)
+                decision = await given.ask(projection, judge)
+            if given.spec.catalog is None and sweeps and decision.verdict.status and pen is not None:
+                await given.drop_claims(self._management, pen, "Service")
+            return decision.outcome
 
     @activity.defn(name="remove_registration")
     async def remove_registration(self, task: Task) -> Removal:
@@ -74,13 +83,14 @@ class KeystoneServices:
                 await self._follow(given, projection)
                 removing = await projection.drive(given.removal(_ALL_KINDS))
             if not removing.left:
-                await self._drop_claims(given, pen)
+                await given.drop_claims(self._management, pen)
             return Removal(left=removing.left)
 
     async def look(self, task: Task) -> Looked:
         given = Given(task)
         async with given.projection(self._management) as projection:
-            catalog: Decision = await projection.look(await self._read(given, projection))
+            judge, _ = await self._read(given, projection)
+            catalog: Decision = await projection.look(judge)
         account = await self.accounts.look(task)
         outcome = Outcome(verdicts=(catalog.verdict, account.verdict), fields={**catalog.fields, **account.fields})
         return Looked(outcome=outcome, due=bool(catalog.do or account.do))
@@ -94,42 +104,44 @@ class KeystoneServices:
             removing = await projection.look(given.removal(_ALL_KINDS))
         return Removal(left=("a write is due",) if removing.do else removing.left)
 
-    async def _read(self, given: Given, projection: Projection) -> Judge:
-        """Reads the catalog's children, and says how they are to be judged."""
+    async def _read(self, given: Given, projection: Projection) -> tuple[Judge, bool]:
+        """Reads the catalog's children, and says how they are to be judged, and whether all there are were read."""
         reg, catalog = given.reg, given.spec.catalog
         if catalog is not None:
             service = children.service(reg, catalog)
             await projection.get(service, *(children.endpoint(reg, each) for each in catalog.endpoints))
-            if not given.fresh and without_id(projection, service):
-                await projection.get(children.service_probe(reg, catalog))
-        if given.may_have_undeclared("catalog"):
+        sweeps = given.may_have_undeclared("catalog", projection.seen)
+        if catalog is not None and not given.fresh(projection.seen) and without_id(projection, service):
+            await projection.get(children.service_probe(reg, catalog))
+        if sweeps:
             await projection.list(reg.plane.namespace, _KINDS)
         removal = given.removal(_KINDS, keep_declared=True)
-        return lambda seen: judge_catalog(reg, catalog, seen, removal(seen))
+        return lambda seen: judge_catalog(reg, catalog, seen, removal(seen)), sweeps
 
     # -- removal ------------------------------------------------------------------------------------------------
 
     async def _follow(self, given: Given, projection: Projection) -> None:
         """Reads all that is there, and goes on hearing of it."""
         plane, *order = given.namespaces
-        await projection.follow(plane, (*sweep.BESIDE_THE_PLANE, sweep.SECRETS))
-        for namespace in order:
-            await projection.follow(namespace, (sweep.SECRETS,))
-        await self._get_delivery(given, projection)
+        await asyncio.gather(
+            projection.follow(plane, (*self._beside_the_plane(given), sweep.SECRETS)),
+            *(projection.follow(namespace, (sweep.SECRETS,)) for namespace in order),
+            given.unless_not_served(projection.follow("", (), given.delivery_objects())),
+        )
 
     async def _list(self, given: Given, projection: Projection) -> None:
         plane, *order = given.namespaces
-        await projection.list(plane, (*sweep.BESIDE_THE_PLANE, sweep.SECRETS))
-        for namespace in order:
-            await projection.list(namespace, (sweep.SECRETS,))
-        await self._get_delivery(given, projection)
+        await asyncio.gather(
+            projection.list(plane, (*self._beside_the_plane(given), sweep.SECRETS)),
+            *(projection.list(namespace, (sweep.SECRETS,)) for namespace in order),
+            given.unless_not_served(projection.get(*given.delivery_objects())),
+        )
 
-    async def _get_delivery(self, given: Given, projection: Projection) -> None:
-        """Where External Secrets is not installed, nothing was ever delivered."""
-        try:
-            await projection.get(*given.delivery_objects())
-        except NotServed as error:
-            _log.info("no delivery objects: %s", error, extra={"order": given.task.ref.workflow_id})
+    def _beside_the_plane(self, given: Given) -> tuple[str, ...]:
+        """An account that names no domain never had an import of its own, and cannot come to name one."""
+        account = given.spec.account
+        none = account is not None and not account.domain_name
+        return tuple(kind for kind in sweep.BESIDE_THE_PLANE if not (none and kind == "Domain"))
 
     async def _fail_open(self, given: Given, pen: Pen | None) -> None:
         """The plane is gone and K-ORC has no credentials left: the deletes are issued, their outcome gates nothing."""
@@ -138,12 +150,9 @@ class KeystoneServices:
             async with given.projection(self._management, pen) as projection:
                 await self._list(given, projection)
                 left = (await projection.drive(given.removal(_ALL_KINDS))).left
-            await self._drop_claims(given, pen)
+            await given.drop_claims(self._management, pen)
             _log.error("the ControlPlane is gone: %d children deleted, not waited for", len(left), extra=order)
         except ClusterError as error:
+            if error.passing and activity.info().attempt < RETRY.maximum_attempts:
+                raise
             _log.error("the ControlPlane is gone and a child may be left: %s", error, extra=order)
-
-    async def _drop_claims(self, given: Given, pen: Pen | None) -> None:
-        if pen is not None:
-            await pen.lift()
-        await claims.drop(self._management, given.task.order.plane_namespace, given.marks.labels)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from activities import passwords
+from activities import claims, passwords
 from activities.cluster import KEYSTONE_SERVICE, Cluster, Object
+from activities.errors import NotServed
 from activities.pen import Pen
 from activities.projection import Projection
 from workflows.api.controlplane import ControlPlane
@@ -15,10 +17,13 @@ from workflows.api.keystoneservice import Account, AccountStatus, KeystoneServic
 from workflows.keystoneservice import children, delivery, gates, reasons, sweep
 from workflows.keystoneservice.children import Registration
 from workflows.scaffold.child import Body, Seen
+from workflows.scaffold.naming import CLAIMS
 from workflows.scaffold.ownership import Marks
 from workflows.scaffold.removal import Removing, judge_removal
 from workflows.scaffold.steps import Task
 from workflows.scaffold.verdict import Decision
+
+_log = logging.getLogger(__name__)
 
 Judge = Callable[[Seen], Decision]
 
@@ -58,29 +63,33 @@ class Given:
     def marks(self) -> Marks:
         return children.marks(self.task.ref, self.task.order.uid)
 
-    @property
-    def fresh(self) -> bool:
-        """Whether no pass has reported on the order yet: all there can be is what an interrupted one has left."""
-        return not self.task.order.status.get("conditions")
+    def fresh(self, seen: Seen) -> bool:
+        """Whether there can be nothing but what the spec declares: it never changed, no pass has reported on the order
+        yet, and nothing that it declares is there.
+        """
+        order = self.task.order
+        return order.generation == 1 and not order.status.get("conditions") and not seen.children
 
     @property
     def namespaces(self) -> tuple[str, ...]:
         """Where children are, the plane's first; once if it is the order's own."""
         return tuple(dict.fromkeys((self.task.order.plane_namespace, self.task.ref.namespace)))
 
-    def is_true(self, type_: str) -> bool:
-        """Whether the condition was True, for the order as it is now, when the pass began."""
+    @property
+    def was_provisioned(self) -> bool:
+        """Whether the account was provisioned when the pass began, whatever the spec said of it then."""
         return any(
-            each.get("type") == type_
-            and each.get("status") == "True"
-            and each.get("observedGeneration") == self.task.order.generation
+            each.get("status") == "True" and each.get("reason") == reasons.ACCOUNT_PROVISIONED
             for each in self.task.order.status.get("conditions") or []
         )
 
-    def may_have_undeclared(self, block: str) -> bool:
-        """Whether children may be there that the spec does not declare any more: it changed, or they still go."""
-        declared, type_ = self.task.order.spec.get(block), gates.BLOCKS[block][0]
-        return not declared if self.fresh else not self.is_true(type_)
+    def may_have_undeclared(self, block: str, seen: Seen) -> bool:
+        """Whether children may be there that the spec does not declare any more: it changed, or they still go.
+
+        seen  what is there of what the block declares
+        """
+        order = self.task.order
+        return not self.fresh(seen) and not gates.swept(order.status, order.generation, block)
 
     def removal(self, kinds: tuple[str, ...], *, keep_declared: bool = False) -> Callable[[Seen], Removing]:
         """The judge of what goes: all children of these kinds, or those that the spec does not declare."""
@@ -107,6 +116,20 @@ class Given:
     async def ask(self, projection: Projection, judge: Judge) -> Decision:
         """Does what the judge wants, or for a paused order says what it finds."""
         return await (projection.look(judge) if self.task.order.paused else projection.drive(judge))
+
+    async def unless_not_served(self, reading: Awaitable[None]) -> None:
+        """Reads delivery objects. Where External Secrets is not installed, nothing was ever delivered."""
+        try:
+            await reading
+        except NotServed as error:
+            _log.info("no delivery objects: %s", error, extra={"order": self.task.ref.workflow_id})
+
+    async def drop_claims(self, cluster: Cluster, pen: Pen | None, *kinds: str) -> None:
+        """Drops the order's claims: those of these kinds, or all."""
+        if pen is not None:
+            await pen.lift()
+        for labels in [{CLAIMS: kind.lower()} for kind in kinds] or [{}]:
+            await claims.drop(cluster, self.task.order.plane_namespace, {**self.marks.labels, **labels})
 
     def delivery_objects(self) -> tuple[Body, ...]:
         """PushSecret and ExternalSecret, by name: those of the reference operator do not carry our labels."""

@@ -15,11 +15,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from activities.cluster import KORC_PROJECT, Cluster, Object
+from activities.cluster import KORC_PROJECT, Cluster, Kind, Object
 from activities.errors import ClusterError
-
-FINALIZER = "openstack.k-orc.cloud/project"
-MANAGER = "openstack.k-orc.cloud/projectcontroller"
 
 ABSENT = "Waiting for OpenStack resource to be created externally"
 REFUSED = (
@@ -41,21 +38,26 @@ VANISHED = "resource has been deleted from OpenStack"
 
 @dataclass
 class KorcByHand:
-    """One namespace's K-ORC. Every method acts on the Project of that name."""
+    """One namespace's K-ORC for one kind. Every method acts on the object of that name."""
 
     cluster: Cluster
     namespace: str
     keystone: dict[str, str] = field(default_factory=dict)
     """Projects that exist in the admin domain, id by name; `play` reads and writes it."""
+    kind: Kind = KORC_PROJECT
+
+    @property
+    def finalizer(self) -> str:
+        return f"openstack.k-orc.cloud/{self.kind.kind.lower()}"
 
     async def get(self, name: str) -> Object | None:
-        return await self.cluster.get(KORC_PROJECT, self.namespace, name)
+        return await self.cluster.get(self.kind, self.namespace, name)
 
     async def there(self, name: str, seconds: float = 10) -> Object:
         """Waits until the object exists."""
         until = time.monotonic() + seconds
         while (found := await self.get(name)) is None:
-            assert time.monotonic() < until, f"there is no Project {self.namespace}/{name} after {seconds} s"
+            assert time.monotonic() < until, f"there is no {self.kind.kind} {self.namespace}/{name} after {seconds} s"
             await asyncio.sleep(0.02)
         return found
 
@@ -63,17 +65,24 @@ class KorcByHand:
         """The finalizer goes on before anything else happens."""
         live = await self.there(name)
         finalizers = live["metadata"].get("finalizers") or []
-        if FINALIZER in finalizers or live["metadata"].get("deletionTimestamp"):
+        if self.finalizer in finalizers or live["metadata"].get("deletionTimestamp"):
             return live
         return await self.cluster.update(
-            KORC_PROJECT, {**live, "metadata": {**live["metadata"], "finalizers": [*finalizers, FINALIZER]}}
+            self.kind, {**live, "metadata": {**live["metadata"], "finalizers": [*finalizers, self.finalizer]}}
         )
 
     async def absent(self, name: str) -> Object:
         """An import of something that is not there."""
         return await self.say(name, ("False", "Progressing", ABSENT), ("True", "Progressing", ABSENT))
 
-    async def available(self, name: str, id_: str | None = None, *, generation: int | None = None) -> Object:
+    async def available(
+        self,
+        name: str,
+        id_: str | None = None,
+        *,
+        generation: int | None = None,
+        resource: dict[str, Any] | None = None,
+    ) -> Object:
         """Done: an import that found its resource, or a managed one that exists."""
         return await self.say(
             name,
@@ -81,6 +90,7 @@ class KorcByHand:
             ("False", "Success", "OpenStack resource is up to date"),
             id_=id_ or uuid.uuid4().hex,
             generation=generation,
+            resource=resource,
         )
 
     async def waits_for(self, name: str, what: str) -> Object:
@@ -104,6 +114,7 @@ class KorcByHand:
         *,
         id_: str | None = None,
         generation: int | None = None,
+        resource: dict[str, Any] | None = None,
     ) -> Object:
         """Writes both conditions: (status, reason, message) each, by a forced apply of the status as K-ORC does it."""
         live = await self.notice(name)
@@ -118,18 +129,22 @@ class KorcByHand:
             since = old["lastTransitionTime"] if same else datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
             conditions.append({**said, "lastTransitionTime": since})
         status_: dict[str, Any] = {"conditions": conditions}
-        known = id_ or (live.get("status") or {}).get("id")
+        before_ = live.get("status") or {}
+        known = id_ or before_.get("id")
+        if known and self.kind.kind != "RoleAssignment":
+            status_ |= {"id": known}
         if known:
-            status_ |= {"id": known, "resource": {"name": _wanted(live), "domainID": "default", "enabled": True}}
+            status_ |= {"resource": {**(before_.get("resource") or {}), **self._found(live), **(resource or {})}}
         body = {
-            "apiVersion": KORC_PROJECT.api_version,
-            "kind": KORC_PROJECT.kind,
+            "apiVersion": self.kind.api_version,
+            "kind": self.kind.kind,
             "metadata": {"name": name, "namespace": self.namespace},
             "status": status_,
         }
         return await self.cluster._request(
-            "PATCH", KORC_PROJECT, self.namespace, name, sub="status", body=body,
-            query={"fieldManager": MANAGER, "force": "true"}, content_type="application/apply-patch+yaml",
+            "PATCH", self.kind, self.namespace, name, sub="status", body=body,
+            query={"fieldManager": f"{self.finalizer}controller", "force": "true"},
+            content_type="application/apply-patch+yaml",
         )  # fmt: skip
 
     async def let_go(self, name: str) -> None:
@@ -137,10 +152,25 @@ class KorcByHand:
         live = await self.get(name)
         if live is None:
             return
-        kept = [each for each in live["metadata"].get("finalizers") or [] if each != FINALIZER]
+        kept = [each for each in live["metadata"].get("finalizers") or [] if each != self.finalizer]
         body = {**live, "metadata": {**live["metadata"], "finalizers": kept}}
         with suppress(ClusterError):
-            await self.cluster.update(KORC_PROJECT, body)
+            await self.cluster.update(self.kind, body)
+
+    def _found(self, live: Object) -> dict[str, Any]:
+        """What K-ORC says of the resource, as far as anybody reads it."""
+        match self.kind.kind:
+            case "RoleAssignment":
+                return {"roleID": "r", "userID": "u", "projectID": "p"}
+            case "Endpoint":
+                wanted = live["spec"]["resource"]
+                return {"interface": wanted["interface"], "url": wanted["url"], "serviceID": "s", "enabled": True}
+            case "Service":
+                return {"name": _wanted(live), "type": "t", "enabled": True}
+            case "Domain" | "Role":
+                return {"name": _wanted(live)}
+            case _:
+                return {"name": _wanted(live), "domainID": "default", "enabled": True}
 
     # -- answering by itself -------------------------------------------------------------------------------------
 
@@ -158,11 +188,11 @@ class KorcByHand:
 
     async def play(self) -> None:
         while True:
-            found = await self.cluster.list(KORC_PROJECT, self.namespace)
+            found = await self.cluster.list(self.kind, self.namespace)
             for item in found["items"]:
                 with suppress(ClusterError):
                     await self._answer(item)
-            events = self.cluster.watch(KORC_PROJECT, self.namespace, found["metadata"]["resourceVersion"], seconds=300)
+            events = self.cluster.watch(self.kind, self.namespace, found["metadata"]["resourceVersion"], seconds=300)
             with suppress(ClusterError):
                 async for event in events:
                     if event["type"] in ("ADDED", "MODIFIED"):

@@ -21,10 +21,22 @@ import yaml
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from activities.cluster import CONTROL_PLANE, KEYSTONE_PROJECT, KORC_PROJECT, LEASE, Cluster, Kind, Object
+from activities.cluster import (
+    CONTROL_PLANE,
+    KEYSTONE_PROJECT,
+    KEYSTONE_SERVICE,
+    KINDS,
+    KORC_PROJECT,
+    LEASE,
+    ORDER_KINDS,
+    Cluster,
+    Kind,
+    Object,
+)
 from activities.clusters import Clusters, connect_management, connect_target
 from activities.errors import ClusterError
 from activities.keystoneproject import KeystoneProjects
+from activities.keystoneservice import KeystoneServices
 from activities.orders import Orders
 from deploy.local import kube
 from deploy.local.part import Stack
@@ -106,7 +118,9 @@ class World:
 
     def __post_init__(self) -> None:
         self.projects = KeystoneProjects(self.clusters)
-        self.orders = Orders(self.clusters, {"KeystoneProject": self.projects})
+        self.services = KeystoneServices(self.clusters)
+        kinds = {"KeystoneProject": self.projects, "KeystoneService": self.services}
+        self.orders = Orders(self.clusters, kinds)
 
     # -- arranging ----------------------------------------------------------------------------------------------
 
@@ -198,11 +212,11 @@ class World:
 
     async def annotate(self, ref: OrderRef, key: str, value: str | None) -> Object:
         body = {"metadata": {"annotations": {key: value}}}
-        return await self.home(ref.cluster).patch(KEYSTONE_PROJECT, ref.namespace, ref.name, body)
+        return await self.home(ref.cluster).patch(ORDER_KINDS[ref.kind], ref.namespace, ref.name, body)
 
     async def delete(self, ref: OrderRef) -> None:
         live = await self.live(ref)
-        await self.home(ref.cluster).delete(KEYSTONE_PROJECT, ref.namespace, ref.name, live["metadata"]["uid"])
+        await self.home(ref.cluster).delete(ORDER_KINDS[ref.kind], ref.namespace, ref.name, live["metadata"]["uid"])
 
     async def delete_plane(self, name: str = "cp") -> None:
         live = await self.admin.get(CONTROL_PLANE, self.plane_ns, name)
@@ -217,7 +231,7 @@ class World:
     # -- looking ------------------------------------------------------------------------------------------------
 
     async def find(self, ref: OrderRef) -> Object | None:
-        return await self.home(ref.cluster).get(KEYSTONE_PROJECT, ref.namespace, ref.name)
+        return await self.home(ref.cluster).get(ORDER_KINDS[ref.kind], ref.namespace, ref.name)
 
     async def live(self, ref: OrderRef) -> Object:
         found = await self.find(ref)
@@ -244,7 +258,11 @@ class World:
     # -- the product's steps ------------------------------------------------------------------------------------
 
     async def task(self, ref: OrderRef) -> Task:
-        """What `admit` hands to the kind's step."""
+        """What `admit` hands to the kind's step, which it does not take itself where the finalizer is on already."""
+        meta = (await self.live(ref))["metadata"]
+        if children.FINALIZER not in (finalizers := meta.get("finalizers") or []):
+            body = {"metadata": {"finalizers": [*finalizers, children.FINALIZER]}}
+            await self.home(ref.cluster).patch(KEYSTONE_PROJECT, ref.namespace, ref.name, body)
         admitted = await run(self.orders.admit, ref)
         assert admitted.state is State.PRESENT, admitted
         assert not admitted.refused, admitted.refused
@@ -352,9 +370,9 @@ async def made(stack: Stack, through: Callable[[Cluster], Cluster] = lambda clus
 
 
 async def _swept(world: World) -> None:
+    home = (*KINDS.values(), KEYSTONE_PROJECT, KEYSTONE_SERVICE)
     for cluster, kind, namespace in (
-        (world.admin, KORC_PROJECT, world.plane_ns),
-        (world.admin, KEYSTONE_PROJECT, world.order_ns),
+        *((world.admin, kind, namespace) for namespace in (world.plane_ns, world.order_ns) for kind in home),
         (world.target, KEYSTONE_PROJECT, world.order_ns),
     ):
         for item in (await cluster.list(kind, namespace))["items"]:

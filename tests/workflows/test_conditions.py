@@ -170,3 +170,39 @@ def test_the_cut_applies_to_what_is_written() -> None:
     for each in status["conditions"]:
         assert len(each["message"].encode()) <= 32768
         assert each["message"].endswith(" […truncated]")
+
+
+# -- fields that are maps ---------------------------------------------------------------------------------------
+
+
+def merged(live: Any, patch: Any) -> Any:
+    """RFC 7396, as the API server does it."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(live) if isinstance(live, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merged(result.get(key), value)
+    return result
+
+
+@pytest.mark.row("S27")
+@pytest.mark.parametrize(
+    "before", [None, {}, {"userID": "u"}, {"userID": "u", "passwordGeneration": 3, "secretName": "s"}]
+)
+@pytest.mark.parametrize("after", [None, {}, {"userID": "v"}, {"secretName": "s"}, {"a": {"b": 1}, "c": [1]}])
+def test_a_map_reads_exactly_as_it_was_found_whatever_it_said_before(before: Any, after: Any) -> None:
+    live = {**settled(), **({} if before is None else {"account": before})}
+    patch = changes(live, 2, TYPES, (verdict(),), {**FIELDS, "account": after}, "", NOW)
+    found = merged(live, patch) if patch is not None else live
+    assert found.get("account") == after
+    assert (patch is None) == (before == after)
+
+
+@pytest.mark.row("S27")
+def test_a_key_that_is_gone_is_nulled_in_a_map_of_a_map_too() -> None:
+    live = {**settled(), "account": {"a": {"b": 1, "c": 2}, "d": 1}}
+    patch = changes(live, 2, TYPES, (verdict(),), {**FIELDS, "account": {"a": {"b": 1}}}, "", NOW)
+    assert patch == {"account": {"a": {"b": 1, "c": None}, "d": None}}

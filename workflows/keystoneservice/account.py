@@ -19,6 +19,7 @@ from workflows.keystoneservice.gates import undeclared
 from workflows.scaffold import gated, korc
 from workflows.scaffold.child import Body, Found, Seen, Standing, judge_child, key, write
 from workflows.scaffold.naming import keystone_name_key
+from workflows.scaffold.ownership import Marks
 from workflows.scaffold.removal import Removing
 from workflows.scaffold.verdict import Act, Decision, Verdict, Write
 
@@ -95,7 +96,7 @@ def judge_account(
     """How the block stands, up to a user that can log in.
 
     live   `status.account` as the order has it
-    ready  whether the block was ready when the pass began
+    ready  whether the account was provisioned when the pass began
     swept  what the spec does not declare any more
     """
     sweeping = held(swept, reasons.ACCOUNT_READY, reasons.WAITING_FOR_ACCOUNT)
@@ -106,23 +107,30 @@ def judge_account(
             if sweeping
             else Decision(verdict=undeclared("account"), fields=gone)
         )
-    marks = children.marks(reg.order, reg.uid)
+    reg, marks = bound(reg, account, seen), children.marks(reg.order, reg.uid)
     own_domain = children.domain(reg, account)
     domain = judge_child(own_domain, marks, seen) if own_domain else Found(standing=Standing.READY)
+    if domain.standing is Standing.REFUSED:
+        # Whatever refers to it would land in the stranger's domain.
+        verdict = false(reasons.ACCOUNT_READY, reasons.ACCOUNT_ERROR, domain.message)
+        return Decision(verdict=verdict, do=swept.do)
     project = _judge_project(reg, account, seen)
-    wanted = password(account, seen.of(children.user(reg, account, 1, None)), seen, reg, ready=ready)
+    ours = _own(seen.of(children.user(reg, account, 1, None)), marks)
+    wanted = password(account, ours, seen, reg, ready=ready)
     user = _judge_user(reg, account, wanted, seen)
+    applied = _judge_applied(reg, wanted, ours)
     secret = Found(standing=Standing.READY)
-    if any(each.act is Act.APPLY for each in user.do):
+    due = any(each.act is Act.APPLY for each in user.do)
+    if due or (ours is not None and not applied.ready):
         # No user before its project's gate is passed, and none before there is a password to refer to.
         passed = project.standing not in _GATED
         secret = _judge_secret(reg, wanted, seen) if passed else secret
-        user = user if passed and secret.ready else user.model_copy(update={"do": ()})
+        user = user if not due or (passed and secret.ready) else user.model_copy(update={"do": ()})
     made = all(seen.of(each) for each in (children.project(reg, account), children.user(reg, account, 1, None)))
-    roles = _judge_roles(reg, account, seen) if made else []
+    # Nothing is bound to a user, or in a project, of which it is not known yet whose it is.
+    roles = _judge_roles(reg, account, seen) if made and not _gate([project, user]) else []
     fields = {"account": _status(reg, account, wanted, live, seen)}
     do = (*writes([domain, secret, project, user, *(found for _, found in roles)]), *swept.do)
-    applied = _judge_applied(reg, account, wanted, user, seen)
     if applied.ready:
         do = (*do, *_superseded(reg, wanted, seen))
     chain = _with_domain([project, user, secret, applied], domain, seen.now)
@@ -138,6 +146,31 @@ def judge_account(
     waited_on = [blocker] if blocker.standing is Standing.PROBING else waited_on
     reason, message, stays = said(reg.plane, blocker, _REASONS, waited_on)
     return Decision(verdict=false(reasons.ACCOUNT_READY, reason, message), do=do, fields=fields, stays=stays)
+
+
+def bound(reg: Registration, account: Account, seen: Seen) -> Registration:
+    """The registration as its user and project are made already: K-ORC never changes which domain they refer to.
+
+    The plane may rename its admin domain in place, and its import of it would then be the one to refer to, or be it no
+    more.
+    """
+    handles = (children.domain_name(reg.order), reg.plane.domain_handle)
+    for body in (children.user(reg, account, 1, None), children.project(reg, account)):
+        live = _own(seen.of(body), children.marks(reg.order, reg.uid))
+        if live is None:
+            continue
+        said = live.spec.get("resource") or (live.spec.get("import") or {}).get("filter") or {}
+        if said.get("domainRef") in handles:
+            return reg.model_copy(update={"bound": said["domainRef"]})
+    return reg
+
+
+def _own(live: KorcObject | None, marks: Marks) -> KorcObject | None:
+    return live if live is not None and marks.own(live.metadata) else None
+
+
+def _gate(chain: list[Found]) -> bool:
+    return any(found.standing in _GATED for found in chain)
 
 
 def _first(chain: list[Found]) -> Found | None:
@@ -196,9 +229,8 @@ def _judge_secret(reg: Registration, wanted: Password, seen: Seen) -> Found:
     return Found(standing=Standing.READY)
 
 
-def _judge_applied(reg: Registration, account: Account, wanted: Password, user: Found, seen: Seen) -> Found:
-    """K-ORC sends a password when the reference changes, and says so (row A12)."""
-    live = seen.of(children.user(reg, account, wanted.generation, None))
+def _judge_applied(reg: Registration, wanted: Password, live: KorcObject | None) -> Found:
+    """K-ORC sends a password when the reference changes, and says so (row A12). `live` is the managed User, if ours."""
     name = delivery.password_name(reg.order, wanted.generation)
     if live is not None and applied_password(live) == name:
         return Found(standing=Standing.READY)
@@ -221,7 +253,10 @@ def _judge_roles(reg: Registration, account: Account, seen: Seen) -> list[tuple[
 
 
 def _superseded(reg: Registration, wanted: Password, seen: Seen) -> tuple[Write, ...]:
-    """The Secrets of earlier generations, once the wanted one is applied."""
+    """The Secrets of all generations but the wanted one, once that is applied.
+
+    Later ones are of a User that is no more, say: the rotations to come must not find their passwords made already.
+    """
     start, marks = children.password_prefix(reg.order), children.marks(reg.order, reg.uid)
     return tuple(
         write(Act.DELETE, _secret(reg, old))
@@ -229,7 +264,7 @@ def _superseded(reg: Registration, wanted: Password, seen: Seen) -> tuple[Write,
         if name.startswith(f"Secret/{start}")
         and marks.own(child.metadata)
         and (old := delivery.generation_of(child.metadata.name)) is not None
-        and old < wanted.generation
+        and old != wanted.generation
         and not child.deleting
     )
 
@@ -257,7 +292,9 @@ def _with_domain(chain: list[Found], domain: Found, now: datetime) -> list[Found
 
 def _status(reg: Registration, account: Account, wanted: Password, live: AccountStatus, seen: Seen) -> dict[str, Any]:
     """Rebuilt each time. The time of a rotation is its Secret's, so that it is the same whoever writes it down."""
-    user, project = seen.of(children.user(reg, account, 1, None)), seen.of(children.project(reg, account))
+    marks = children.marks(reg.order, reg.uid)
+    user = _own(seen.of(children.user(reg, account, 1, None)), marks)
+    project = _own(seen.of(children.project(reg, account)), marks)
     rotated = live.last_password_rotation
     if wanted.generation > 1 and live.password_generation != wanted.generation:
         made = seen.of(_secret(reg, wanted.generation))

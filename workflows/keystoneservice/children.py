@@ -25,11 +25,15 @@ Body = dict[str, Any]
 
 
 class Registration(Model):
-    """What every child is made of: the order, the uid that owner references need, and the plane."""
+    """What every child is made of: the order, the uid that owner references need, and the plane.
+
+    bound  the Domain object that user or project refer to already, for K-ORC never changes a reference
+    """
 
     order: OrderRef
     uid: str
     plane: ControlPlane
+    bound: str = ""
 
 
 def prefix(order: OrderRef) -> str:
@@ -44,8 +48,13 @@ def labels(order: OrderRef) -> dict[str, str]:
 
 
 def marks(order: OrderRef, uid: str) -> Marks:
-    """By what the order's children are known; the name of what services read does not carry the prefix."""
-    return Marks(labels=labels(order), prefix=prefix(order), also=(f"{order.name}-credentials",), owner=uid)
+    """By what the order's children are known.
+
+    What services read does not carry the prefix. Of the two that bear its name only the ExternalSecret is the order's:
+    External Secrets copies that one's labels onto the Secret, and takes the Secret back itself.
+    """
+    also = (f"ExternalSecret/{order.name}-credentials",)
+    return Marks(labels=labels(order), prefix=prefix(order), also=also, owner=uid)
 
 
 def password_prefix(order: OrderRef) -> str:
@@ -86,18 +95,25 @@ def service_claim(reg: Registration, catalog: Catalog) -> str:
 
 
 def domain(reg: Registration, account: Account) -> Body | None:
-    """The import of the account's domain; None where the plane's own import of its admin domain serves.
-
-    The names are compared exactly: Keystone may take two spellings for one domain, and an import too many is harmless.
-    """
-    name = account.effective_domain(reg.plane)
-    return None if name == reg.plane.admin_domain else _import(reg, "Domain", "domain", {"name": name})
+    """The import of the account's domain; None where the plane's own import of its admin domain serves."""
+    own = domain_name(reg.order)
+    if domain_handle(reg, account) != own:
+        return None
+    return _import(reg, "Domain", "domain", {"name": account.effective_domain(reg.plane)})
 
 
 def domain_handle(reg: Registration, account: Account) -> str:
-    """The Domain object that project and user refer to."""
-    own = account.effective_domain(reg.plane) != reg.plane.admin_domain
-    return f"{prefix(reg.order)}domain" if own else reg.plane.domain_handle
+    """The Domain object that project and user refer to: the one they are bound to, or the one that serves now.
+
+    The names are compared exactly: Keystone may take two spellings for one domain, and an import too many is harmless.
+    """
+    same = account.effective_domain(reg.plane) == reg.plane.admin_domain
+    return reg.bound or (reg.plane.domain_handle if same else domain_name(reg.order))
+
+
+def domain_name(order: OrderRef) -> str:
+    """The Domain import that is the order's own."""
+    return f"{prefix(order)}domain"
 
 
 def project_probe(reg: Registration, account: Account) -> Body:

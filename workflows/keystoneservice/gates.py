@@ -45,6 +45,25 @@ def undeclared(block: str) -> Verdict:
     return Verdict(type=type_, status=True, reason=reason, message=f"The order declares no {block}.")
 
 
+_GATED = frozenset({gates.CONTROL_PLANE_NOT_FOUND, gates.WAITING_FOR_ADMIN_CREDENTIAL, reasons.NAMESPACE_NOT_ALLOWED})
+
+
+def swept(status: dict[str, Any], generation: int, block: str) -> bool:
+    """Whether a pass has found, of the order as it is now, that nothing is left that the block does not declare.
+
+    It has if the condition is True. A gate says True of a block that is not declared without a look, and then the other
+    block's condition shows that it was a gate that spoke.
+    """
+    conditions = status.get("conditions") or []
+    if any(each.get("reason") in _GATED for each in conditions):
+        return False
+    type_, _, _ = BLOCKS[block]
+    return any(
+        each.get("type") == type_ and each.get("status") == "True" and each.get("observedGeneration") == generation
+        for each in conditions
+    )
+
+
 def fields(spec: dict[str, Any]) -> dict[str, Any]:
     """A block that is not declared has no status (row S03)."""
     return {block: None for block in BLOCKS if not spec.get(block)}

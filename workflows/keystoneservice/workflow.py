@@ -48,6 +48,7 @@ class KeystoneService(Run):
         super().__init__(carry)
         self._plane: Any = None
         self._generation = 0
+        self._refused = ""
 
     @workflow.run
     async def run(self, carry: Carry | None = None) -> None:
@@ -56,6 +57,7 @@ class KeystoneService(Run):
     async def one_pass(self) -> None:
         admitted = await passes.admitted(self, "KeystoneServiceTeardown")
         self._plane = admitted.plane
+        self._refused = next((f"{v.reason}: {v.message}" for v in admitted.refused if not v.status), "")
         if admitted.refused:
             outcome = Outcome(verdicts=admitted.refused, fields=gates.fields(self.order.spec))
         elif admitted.found is not None:
@@ -69,32 +71,29 @@ class KeystoneService(Run):
 
     async def _catalog(self, task: steps.Task) -> Outcome:
         try:
-            if self._settled(task, "catalog"):
+            if _settled(task, "catalog"):
                 return Outcome(verdicts=(gates.undeclared("catalog"),), fields={"catalog": None})
             return await self.step(steps.Steps.provision_catalog, task, f"provision the catalog of {self.ref.key}")
         except Trouble as trouble:
             return self._error(reasons.CATALOG_READY, reasons.CATALOG_ERROR, trouble)
 
     async def _account(self, task: steps.Task) -> Outcome:
+        fields: dict[str, Any] = {}
         try:
-            if self._settled(task, "account"):
+            if _settled(task, "account"):
                 return Outcome(verdicts=(gates.undeclared("account"),), fields={"account": None})
             outcome = await self.step(steps.Steps.provision_account, task, f"provision the account of {self.ref.key}")
             if not task.order.spec.get("account") or not all(verdict.status for verdict in outcome.verdicts):
                 return outcome
-            status = {**task.order.status, **outcome.fields}
+            fields = outcome.fields
+            status = {**task.order.status, **fields}
             known = task.model_copy(update={"order": task.order.model_copy(update={"status": status})})
             published = await self.step(steps.Steps.publish_account, known, f"publish the account of {self.ref.key}")
-            return Outcome(verdicts=published.verdicts, fields=outcome.fields)
+            return Outcome(verdicts=published.verdicts, fields=fields)
         except Trouble as trouble:
-            return self._error(reasons.ACCOUNT_READY, reasons.ACCOUNT_ERROR, trouble)
-
-    def _settled(self, task: steps.Task, block: str) -> bool:
-        """Whether the block is not declared, and its condition says already that nothing is left of it."""
-        type_, reason, _ = gates.BLOCKS[block]
-        conditions = task.order.status.get("conditions") or []
-        known = any(each.get("type") == type_ and each.get("reason") == reason for each in conditions)
-        return known and not task.order.spec.get(block)
+            return self._error(reasons.ACCOUNT_READY, reasons.ACCOUNT_ERROR, trouble).model_copy(
+                update={"fields": fields}
+            )
 
     def _error(self, type_: str, reason: str, trouble: Trouble) -> Outcome:
         retry = trouble.type == reasons.TRANSPORT_RETRY_FAILED
@@ -104,6 +103,11 @@ class KeystoneService(Run):
 
     @workflow.update(description="Give the account a new password. Answers with its generation, and what it waits on.")
     async def rotate(self) -> Rotated:
+        # A run begins with a pass, and knows nothing of the account before.
+        await workflow.wait_condition(lambda: self._passes_ended > 0 or self._closing)
+        if (reason := self._why_not()) is not None:
+            raise ApplicationError(reason, type="NotRotated")
+        self.hold_for_next_pass()
         before = self._generation
         task = steps.Task(ref=self.ref, order=self.order, plane=self._plane)
         try:
@@ -114,21 +118,36 @@ class KeystoneService(Run):
             raise ApplicationError(f"not rotated: {error}", type="NotRotated") from None
         await self.next_pass()
         verdict = next((each for each in self.verdicts if each.type == reasons.ACCOUNT_READY), None)
-        delivered = verdict is not None and verdict.status and self._generation > before
-        return Rotated(
-            generation=self._generation,
-            delivered=delivered,
-            waits_on="" if delivered or verdict is None else f"{verdict.reason}: {verdict.message}",
-        )
+        rotated = self._generation > before
+        if verdict is None or (verdict.status and not rotated):
+            waits_on = self.describe().note or "the next pass over the order"
+        else:
+            waits_on = "" if verdict.status else f"{verdict.reason}: {verdict.message}"
+        return Rotated(generation=self._generation, delivered=not waits_on, waits_on=waits_on)
 
     @rotate.validator
     def _may_rotate(self) -> None:
+        if self._passes_ended and (reason := self._why_not()) is not None:
+            raise ApplicationError(reason, type="NotRotated")
+
+    def _why_not(self) -> str | None:
+        """Why no password can be rotated now; None when one can."""
+        if self._closing:
+            return f"this run of {self.ref.key} is over; ask again"
         if not self.order.spec.get("account"):
-            raise ApplicationError(f"{self.ref.key} declares no account, so there is no password to rotate")
+            return f"{self.ref.key} declares no account, so there is no password to rotate"
         if self.order.paused:
-            raise ApplicationError(f"nothing is written for {self.ref.key}: {self.order.paused}")
+            return f"nothing is written for {self.ref.key}: {self.order.paused}"
+        if self._refused:
+            return f"{self.ref.key} is not served: {self._refused}"
         if self._plane is None or not self._generation:
-            raise ApplicationError(f"the account of {self.ref.key} has no user yet; see its AccountReady condition")
+            return f"the account of {self.ref.key} has no user yet; see its AccountReady condition"
+        return None
+
+
+def _settled(task: steps.Task, block: str) -> bool:
+    """Whether the block is not declared, and a pass has found already that nothing is left of it."""
+    return not task.order.spec.get(block) and gates.swept(task.order.status, task.order.generation, block)
 
 
 def _together(outcomes: list[Outcome]) -> Outcome:

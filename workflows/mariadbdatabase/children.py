@@ -84,7 +84,9 @@ def creds_path(role: str) -> str:
 
 def marks(order: OrderRef, uid: str) -> Marks:
     """By what the order's children are known: the Secret beside it, which lacks a label, by its owner alone."""
-    return Marks(labels=ownership_labels(order), prefix=prefix(order), also=(delivered_name(order),), owner=uid)
+    return Marks(
+        labels=ownership_labels(order), prefix=prefix(order), also=(f"Secret/{delivered_name(order)}",), owner=uid
+    )
 
 
 def claim(want: Ordered) -> str:

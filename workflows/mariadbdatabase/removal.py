@@ -28,7 +28,7 @@ def judge_teardown(
     policies = [
         write
         for name, child in seen.children.items()
-        if DATABASE in kinds and name.startswith(f"{DATABASE}/") and marks.sweeps(child.metadata)
+        if DATABASE in kinds and name.startswith(f"{DATABASE}/") and marks.sweeps(DATABASE, child.metadata)
         for write in _policy(spec, child.metadata.name, child.spec.get("cleanupPolicy"))
     ]
     before = [write for write in removing.do if write.kind in BESIDE_THE_PLANE]

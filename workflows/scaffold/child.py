@@ -142,14 +142,15 @@ def fingerprint(value: bytes) -> str:
 def as_declared(child: KorcObject, wanted: Body) -> bool:
     """Whether the live object says everything that is declared of it, so that an apply would change nothing."""
     meta = child.metadata
-    marks = {
-        "name": meta.name,
-        "namespace": meta.namespace,
-        "labels": meta.labels,
-        "annotations": meta.annotations,
-        "ownerReferences": list(meta.owner_references),
-    }
-    return includes(marks, wanted["metadata"]) and includes(child.spec, wanted.get("spec") or {})
+    said = {"name": meta.name, "namespace": meta.namespace, "labels": meta.labels, "annotations": meta.annotations}
+    declared = {key: value for key, value in wanted["metadata"].items() if key != "ownerReferences"}
+    # Others may own it as well, and an apply would leave their references there.
+    owned = all(any(includes(live, owner) for live in meta.owner_references) for owner in _owners(wanted))
+    return owned and includes(said, declared) and includes(child.spec, wanted.get("spec") or {})
+
+
+def _owners(wanted: Body) -> list[Body]:
+    return list(wanted["metadata"].get("ownerReferences") or [])
 
 
 def the(wanted: Body) -> str:

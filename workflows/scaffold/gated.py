@@ -24,6 +24,7 @@ from workflows.scaffold.child import (
     the,
     write,
 )
+from workflows.scaffold.naming import CLAIMS
 from workflows.scaffold.order import OrderRef
 from workflows.scaffold.ownership import Marks, refusal
 from workflows.scaffold.verdict import Act, Write
@@ -110,8 +111,9 @@ def _claimed(order: OrderRef, gated: Gated, seen: Seen, drop: tuple[Write, ...])
     """Nothing is in the way but another order, perhaps: the claim decides, and then the child is created."""
     holder = seen.claims.get(gated.claim)
     if holder is None:
-        place = {"metadata": {"namespace": gated.child["metadata"]["namespace"]}}
-        claim = Write(act=Act.CLAIM, kind="Lease", name=gated.claim, body=place)
+        kind = gated.child["kind"].lower()
+        place = {"namespace": gated.child["metadata"]["namespace"], "labels": {CLAIMS: kind}}
+        claim = Write(act=Act.CLAIM, kind="Lease", name=gated.claim, body={"metadata": place})
         return Found(standing=Standing.WAITING, message=f"{_first(gated.named)} is about to be claimed.", do=(claim,))
     if holder != order.workflow_id:
         namespace = gated.child["metadata"]["namespace"]

@@ -25,14 +25,7 @@ CREATE_GRACE = timedelta(seconds=30)
 _IDENTITY = {"Project": ("name", "domainRef"), "User": ("name", "domainRef"), "Service": ("type", "name")}
 """The kinds that K-ORC takes over and deletes by name, and by which fields it looks them up (contracts 6.3)."""
 
-_OTHERS = {
-    "Database": "mariadb-operator",
-    "ExternalSecret": "External Secrets",
-    "PushSecret": "External Secrets",
-    "VaultDynamicSecret": "External Secrets",
-    "Secret": "Kubernetes",
-}
-"""Who serves the kinds that K-ORC does not."""
+_NOT_KORCS = ("PushSecret", "ExternalSecret", "VaultDynamicSecret", "Database", "Secret")
 
 
 class Removing(Model):
@@ -64,14 +57,14 @@ def judge_removal(
     for kind, child in _ours(kinds, marks, seen, keep):
         body = _body(kind, child)
         if child.deleting:
-            left.append(f"{the(body)} to be gone ({_said(kind, child)})")
+            left.append(_to_be_gone(body, child))
             continue
         if child.metadata.name in asked:
             continue  # the probe that the managed child's removal is decided by
         found = _may_go(kind, child, body, marks, plane, seen)
         if found.ready:
             do.append(write(Act.DELETE, body))
-            left.append(f"{the(body)} to be gone ({_said(kind, child)})")
+            left.append(_to_be_gone(body, child))
         else:
             asked.add(probe_name(child))
             do += found.do
@@ -80,13 +73,11 @@ def judge_removal(
     return Removing(do=tuple(do), left=tuple(left), stays=bool(left) and plane is not None)
 
 
-def _said(kind: str, child: KorcObject) -> str:
-    """The last words of whoever is to let go of it."""
-    who = _OTHERS.get(kind)
-    if who is None:
-        return f"K-ORC: {korc.words(child)}"
-    ready = find(child.status.conditions, "Ready")
-    return f"{who}: {ready.message or ready.reason}" if ready else f"{who} has said nothing of it"
+def _to_be_gone(body: dict[str, Any], child: KorcObject) -> str:
+    """Whose turn it is: K-ORC's, which says how far it is, or whoever holds the object."""
+    if body["kind"] in _NOT_KORCS:
+        return f"{the(body)} to be gone (held by {', '.join(child.metadata.finalizers) or 'nobody'})"
+    return f"{the(body)} to be gone (K-ORC: {korc.words(child)})"
 
 
 def probe_name(child: KorcObject) -> str:
@@ -98,7 +89,7 @@ def _ours(kinds: Sequence[str], marks: Marks, seen: Seen, keep: Callable[[str], 
     ours: list[tuple[str, KorcObject]] = []
     for each, child in seen.children.items():
         kind, _, name = each.partition("/")
-        if kind in kinds and not keep(name) and marks.sweeps(child.metadata):
+        if kind in kinds and not keep(name) and marks.sweeps(kind, child.metadata):
             ours.append((kind, child))
     return sorted(ours, key=lambda each: (kinds.index(each[0]), _unmanaged(each[1]), each[1].metadata.name))
 

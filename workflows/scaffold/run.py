@@ -107,8 +107,13 @@ class Run:
     async def next_pass(self) -> None:
         """Asks for a whole pass that begins after this, and returns when it has ended, or the run does."""
         self.resync()
-        wanted = self._pass_wanted = self._passes_begun + 1
+        wanted = self.hold_for_next_pass()
         await workflow.wait_condition(lambda: self._passes_ended >= wanted or self._closing)
+
+    def hold_for_next_pass(self) -> int:
+        """The number of the next pass; the run does not start anew of itself before it has ended."""
+        self._pass_wanted = self._passes_begun + 1
+        return self._pass_wanted
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
@@ -253,10 +258,14 @@ class Run:
         self._note = f"{trouble} (since {since}; tried again after a pause)"
         if not self.order.uid:
             return
+        known = self._verdicts
         try:
-            await self.report(Outcome(verdicts=self._verdicts), self._note)
+            # Not what was found before: it may be of an order that was another then, and must not be said of this one.
+            await self.report(Outcome(verdicts=()), self._note)
         except (Moved, Trouble) as again:
             workflow.logger.info("the trouble could not be reported: %s", again)
+        finally:
+            self._verdicts = known
 
     def _plan(self, pause: float | None) -> None:
         """When the order is looked at again if nobody rings; None means never."""

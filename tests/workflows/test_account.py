@@ -1,0 +1,573 @@
+"""Every branch of the judge of a registration's account block: contracts 4.5 to 4.8, 12.3, 12.17, 14.1-14.5."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.workflows.registrations import DONE, NOTHING_SWEPT, SWEEPING, Live, does
+from tests.workflows.test_registration import P, account, eight_hex
+from tests.workflows.things import ABSENT, AMBIGUOUS, AVAILABLE, NOW, REFUSED, condition, plane, stopped
+from workflows.api.keystoneservice import Account, AccountStatus
+from workflows.api.korc import KorcObject
+from workflows.keystoneservice import children, delivery
+from workflows.keystoneservice.account import generation_of, judge_account, refusal
+from workflows.keystoneservice.children import GENERATION
+from workflows.scaffold.removal import Removing
+from workflows.scaffold.verdict import Act, Decision
+
+URL = "https://keystone.example.com/v3"
+CREATED = account(create=True)
+USER, USER_PROBE = ("User", f"{P}user"), ("User", f"{P}user-probe")
+PROJECT, PROJECT_PROBE = ("Project", f"{P}project"), ("Project", f"{P}project-probe")
+DOMAIN = ("Domain", f"{P}domain")
+WORKING = condition("Progressing", "True", "Progressing", "Waiting for Secret/x to be created")
+DENIED = condition("Progressing", "True", "TransientError", "Expected HTTP 200 but got 401")
+STATUS = AccountStatus(
+    secret_name="images-credentials", user_id="user-0", project_id="project-0", password_generation=1
+)
+
+
+def secret(generation: int) -> tuple[str, str]:
+    return ("Secret", f"{P}password-v{generation}")
+
+
+def judged(
+    live: Live,
+    user: Account | None = CREATED,
+    swept: Removing = NOTHING_SWEPT,
+    *,
+    status: AccountStatus = STATUS,
+    ready: bool = False,
+) -> Decision:
+    return judge_account(live.reg, user, status, live.seen, swept, ready=ready)
+
+
+def says(decision: Decision, reason: str, *do: tuple[Act, tuple[str, str]]) -> str:
+    verdict = decision.verdict
+    status = reason in ("AccountProvisioned", "AccountNotDeclared")
+    assert (verdict.type, verdict.status, verdict.reason) == ("AccountReady", status, reason), verdict
+    assert does(decision) == [(act, *name) for act, name in do]
+    assert verdict.again == (None if status else 10)
+    return verdict.message
+
+
+def put_secret(live: Live, generation: int, **more: Any) -> KorcObject:
+    meta = children.metadata(live.reg, delivery.password_name(live.reg.order, generation), "openstack")
+    return live.put({"kind": "Secret", "metadata": meta}, finalizers=(), **more)
+
+
+def put_user(
+    live: Live,
+    *conditions: dict[str, Any],
+    generation: int = 1,
+    applied: int | None = 1,
+    mark: str | None = "same",
+    over: Account = CREATED,
+    **more: Any,
+) -> KorcObject:
+    """The managed User referring to a generation, K-ORC having applied one; `mark` is what its annotation says."""
+    said = str(generation) if mark == "same" else mark
+    body = children.user(live.reg, over, generation, said)
+    sent = {} if applied is None else {"appliedPasswordRef": delivery.password_name(live.reg.order, applied)}
+    more = {"id_": "user-0", **more}
+    return live.put(body, *(conditions or DONE), resource=sent, **more)
+
+
+def whole(live: Live, over: Account = CREATED, **user: Any) -> None:
+    """An account that is done, at the first generation if nothing else is said."""
+    imported = children.domain(live.reg, over)
+    if imported:
+        live.put(imported, *DONE, id_="domain-0")
+    live.put(children.project(live.reg, over), *DONE, id_="project-0")
+    put_secret(live, user.get("generation", 1))
+    put_user(live, over=over, **user)
+    for role in children.roles(over):
+        live.put(children.role_import(live.reg, role), *DONE, id_="role-0")
+        live.put(children.assignment(live.reg, role), *DONE)
+
+
+# -- the plane's own admin --------------------------------------------------------------------------------------
+
+
+@pytest.mark.row("A03")
+@pytest.mark.parametrize("adopt", [False, True])
+@pytest.mark.parametrize("name", ["admin", "ADMIN", "Ádmin", "A\u0301dmin", "admın"])
+@pytest.mark.parametrize("domain", ["", "default", "Défault"])
+def test_the_planes_admin_is_refused_in_any_spelling_whatever_adopt_says(name: str, domain: str, adopt: bool) -> None:
+    reg, user = Live().reg, account(userName=name, domainName=domain, adopt=adopt)
+    found = refusal(reg, user, None, unknown=False)
+    assert found is not None
+    assert (found.verdict.reason, found.verdict.status, found.verdict.again) == ("ServiceAccountCollision", False, None)
+    assert found.do == ()
+    assert found.fields == {}, "status.account survives"
+    for part in (repr(name), "openstack/cp", "userName", "domainName", "spec.korc.adminCredential"):
+        assert part in found.verdict.message
+
+
+@pytest.mark.row("A05")
+@pytest.mark.parametrize(("name", "domain"), [("admin", "Other"), ("admin2", ""), ("administrator", "Default")])
+def test_the_admins_name_elsewhere_and_its_neighbours_are_admitted(name: str, domain: str) -> None:
+    assert refusal(Live().reg, account(userName=name, domainName=domain), None, unknown=False) is None
+
+
+@pytest.mark.row("A03")
+def test_the_refusal_follows_the_planes_own_names() -> None:
+    over = Live(plane(userName="Root", domainName="Ops")).reg
+    assert refusal(over, account(userName="root"), None, unknown=False) is not None
+    assert refusal(over, account(userName="root", domainName="ops"), None, unknown=False) is not None
+    assert refusal(over, account(userName="admin"), None, unknown=False) is None
+    assert refusal(over, account(userName="root", domainName="Default"), None, unknown=False) is None
+
+
+@pytest.mark.row("A04")
+def test_the_remedy_never_is_a_deletion_that_could_take_the_admin_along() -> None:
+    live, user = Live(), account(userName="admin")
+    owned = put_user(live, over=user)
+    for about in ({"user": owned, "unknown": False}, {"user": None, "unknown": True}):
+        found = refusal(live.reg, user, **about)
+        assert found is not None
+        assert "identity of its own" in found.verdict.message
+        assert "Delete this order" not in found.verdict.message
+    free = refusal(live.reg, user, None, unknown=False)
+    assert free is not None
+    assert "Delete this order and create it under another name" in free.verdict.message
+
+
+# -- domain -----------------------------------------------------------------------------------------------------
+
+OTHER = account(create=True, domainName="Other")
+
+
+@pytest.mark.row("A07")
+def test_a_domain_of_its_own_is_imported_beside_the_probes() -> None:
+    live = Live()
+    says(
+        judged(live, OTHER),
+        "ProbingForCollision",
+        (Act.APPLY, DOMAIN), (Act.CREATE, PROJECT_PROBE), (Act.CREATE, USER_PROBE),
+    )  # fmt: skip
+    says(judged(Live()), "ProbingForCollision", (Act.CREATE, PROJECT_PROBE), (Act.CREATE, USER_PROBE))
+
+
+def test_a_domain_that_nobody_finds_is_said_along_with_the_project() -> None:
+    live = Live()
+    live.put(children.project_probe(live.reg, OTHER), WORKING)
+    live.put(children.user_probe(live.reg, OTHER), WORKING)
+    imported = children.domain(live.reg, OTHER)
+    assert imported is not None
+    live.put(imported, *ABSENT)
+    assert "Domain" not in says(judged(live, OTHER), "ProbingForCollision"), "a minute is not long"
+    since = NOW - timedelta(minutes=3)
+    pending = condition("Available", "False", "Progressing", ABSENT[1]["message"], since=since)
+    live.put(imported, pending)
+    message = says(judged(live, OTHER), "ProbingForCollision")
+    assert "'service'" in message
+    assert DOMAIN[1] in message
+    live.put(imported, *stopped(AMBIGUOUS))
+    assert AMBIGUOUS in says(judged(live, OTHER), "ProbingForCollision")
+
+
+@pytest.mark.row("S12")
+def test_nothing_is_made_in_a_strangers_domain() -> None:
+    live = Live()
+    imported = children.domain(live.reg, OTHER)
+    assert imported is not None
+    for there in (False, True):
+        if there:
+            whole(live, OTHER)
+        live.put(imported, *DONE, id_="theirs", labels={})
+        assert "was not created by this order" in says(judged(live, OTHER), "ServiceAccountError")
+
+
+@pytest.mark.row("A07")
+@pytest.mark.parametrize(
+    ("declared", "then", "now"), [("Other", "Default", "Other"), ("Default", "Default", "Other")], ids=["to", "from"]
+)
+def test_an_account_keeps_the_domain_it_is_bound_to_when_the_plane_renames_its_own(
+    declared: str, then: str, now: str
+) -> None:
+    """K-ORC never changes a reference: an apply of another one would be refused for ever."""
+    user = account("reader", create=True, domainName=declared)
+    live = Live(plane(domainName=then))
+    whole(live, user)
+    says(judged(live, user), "AccountProvisioned")
+    live.reg = live.reg.model_copy(update={"plane": plane(domainName=now)})
+    says(judged(live, user), "AccountProvisioned")
+    # A user that is made anew goes where the project is.
+    live.drop(children.user(live.reg, user, 1, None))
+    says(judged(live, user), "ProbingForCollision", (Act.CREATE, USER_PROBE))
+    probe = next(write for write in judged(live, user).do).body
+    project = live.children[f"Project/{P}project"].spec["resource"]
+    assert probe["spec"]["import"]["filter"]["domainRef"] == project["domainRef"]
+
+
+# -- project ----------------------------------------------------------------------------------------------------
+
+
+def test_a_referenced_project_is_imported_without_a_probe_and_the_user_asked_about() -> None:
+    live = Live()
+    says(judged(live, account()), "ProbingForCollision", (Act.APPLY, PROJECT), (Act.CREATE, USER_PROBE))
+
+
+@pytest.mark.parametrize("conditions", [DONE, stopped(AMBIGUOUS)])
+def test_a_project_that_exists_is_a_collision_that_points_at_referencing_it(
+    conditions: tuple[dict[str, Any], ...],
+) -> None:
+    live = Live()
+    live.put(children.project_probe(live.reg, CREATED), *conditions)
+    live.put(children.user_probe(live.reg, CREATED), *ABSENT)
+    live.claims[children.user_claim(live.reg, CREATED)] = live.me
+    message = says(judged(live), "ServiceAccountCollision")
+    assert "project.create to false" in message
+    assert "adopt" not in message
+    # Consent to taking over a user is none to taking over a project.
+    says(judged(live, account(create=True, adopt=True)), "ServiceAccountCollision")
+
+
+def test_no_user_is_made_before_its_projects_gate_is_passed() -> None:
+    live = Live()
+    live.put(children.project_probe(live.reg, CREATED), WORKING)
+    live.put(children.user_probe(live.reg, CREATED), *ABSENT)
+    live.claims[children.user_claim(live.reg, CREATED)] = live.me
+    assert "project 'service'" in says(judged(live), "ProbingForCollision")
+    live.put(children.project_probe(live.reg, CREATED), *ABSENT)
+    live.claims[children.project_claim(live.reg, CREATED)] = live.me
+    says(
+        judged(live),
+        "WaitingForServiceAccounts",
+        (Act.CREATE, secret(1)), (Act.APPLY, PROJECT), (Act.DELETE, PROJECT_PROBE),
+    )  # fmt: skip
+
+
+def test_claims_of_project_and_user_are_told_apart_by_their_label() -> None:
+    live = Live()
+    live.put(children.project_probe(live.reg, CREATED), *ABSENT)
+    live.put(children.user_probe(live.reg, CREATED), *ABSENT)
+    claims = {write.body["metadata"]["labels"]["c5c3.io/claims"]: write.name for write in judged(live).do}
+    assert claims == {
+        "project": children.project_claim(live.reg, CREATED),
+        "user": children.user_claim(live.reg, CREATED),
+    }
+
+
+# -- user and password ------------------------------------------------------------------------------------------
+
+
+def test_a_user_that_exists_is_a_collision_that_points_at_adopt_or_removal() -> None:
+    live = Live()
+    live.put(children.project(live.reg, CREATED), *DONE, id_="project-0")
+    live.put(children.user_probe(live.reg, CREATED), *DONE)
+    message = says(judged(live), "ServiceAccountCollision")
+    assert "spec.account.adopt" in message
+    assert "remove the block" in message
+
+
+def test_the_password_is_there_before_the_user_that_refers_to_it() -> None:
+    live = Live()
+    live.put(children.project(live.reg, CREATED), WORKING)
+    live.put(children.user_probe(live.reg, CREATED), *ABSENT)
+    live.claims[children.user_claim(live.reg, CREATED)] = live.me
+    first = judged(live)
+    says(first, "WaitingForServiceAccounts", (Act.CREATE, secret(1)))
+    assert "data" not in first.do[0].body, "a judge sees no password"
+    put_secret(live, 1)
+    second = judged(live)
+    says(second, "WaitingForServiceAccounts", (Act.APPLY, USER), (Act.DELETE, USER_PROBE))
+    body = second.do[0].body
+    assert body["spec"]["resource"]["passwordRef"] == secret(1)[1]
+    assert body["metadata"]["annotations"] == {GENERATION: "1"}
+    assert second.fields["account"] == {"secretName": "images-credentials", "userID": "", "projectID": ""}
+
+
+@pytest.mark.row("S12")
+def test_a_strangers_password_secret_is_refused() -> None:
+    live = Live()
+    live.put(children.project(live.reg, CREATED), *DONE, id_="project-0")
+    live.put(children.user_probe(live.reg, CREATED), *ABSENT)
+    live.claims[children.user_claim(live.reg, CREATED)] = live.me
+    put_secret(live, 1, labels={})
+    assert secret(1)[1] in says(judged(live), "ServiceAccountError")
+
+
+def test_an_account_that_is_done_wants_nothing() -> None:
+    live, user = Live(), account("reader", "member", create=True)
+    whole(live, user)
+    decision = judged(live, user)
+    says(decision, "AccountProvisioned")
+    assert decision.fields["account"] == {
+        "secretName": "images-credentials",
+        "userID": "user-0",
+        "projectID": "project-0",
+        "passwordGeneration": 1,
+    }
+    # What people and other programs write on it is no difference.
+    put_user(live, over=user, annotations={"team": "x"})
+    says(judged(live, user), "AccountProvisioned")
+
+
+def test_the_user_may_be_available_for_an_older_generation() -> None:
+    live = Live()
+    whole(live)
+    put_user(live, condition("Available", "True", "Success", generation=2))
+    says(judged(live), "AccountProvisioned")
+    live.put(children.project(live.reg, CREATED), condition("Available", "True", "Success", generation=2), id_="p")
+    assert PROJECT[1] in says(judged(live), "WaitingForServiceAccounts")
+
+
+@pytest.mark.row("A12")
+def test_an_emptied_annotation_is_one_new_generation() -> None:
+    live = Live()
+    whole(live, mark="")
+    says(judged(live, ready=True), "WaitingForServiceAccounts", (Act.CREATE, secret(2)))
+    put_secret(live, 2)
+    flip = judged(live, ready=True)
+    says(flip, "WaitingForServiceAccounts", (Act.APPLY, USER))
+    assert flip.do[0].exact, "a nudge that came meanwhile must not be written over"
+    body = flip.do[0].body
+    assert body["spec"]["resource"]["passwordRef"] == secret(2)[1]
+    assert body["metadata"]["annotations"] == {GENERATION: "2"}
+    assert flip.fields["account"]["passwordGeneration"] == 2
+    assert flip.fields["account"]["lastPasswordRotation"] == "2026-11-30T11:59:00Z", "as old as its Secret"
+    # Written, and not applied yet: the old one stays.
+    put_user(live, generation=2, applied=1)
+    assert secret(2)[1] in says(judged(live, ready=True), "WaitingForServiceAccounts")
+    # Applied: the old one goes.
+    put_user(live, generation=2, applied=2)
+    known = STATUS.model_copy(update={"password_generation": 2, "last_password_rotation": "2026-11-30T11:59:00Z"})
+    done = judged(live, status=known, ready=True)
+    says(done, "AccountProvisioned", (Act.DELETE, secret(1)))
+    assert done.fields["account"]["lastPasswordRotation"] == "2026-11-30T11:59:00Z"
+
+
+def test_a_rotation_during_a_rotation_goes_on_to_the_next() -> None:
+    live = Live()
+    whole(live, generation=2, applied=1, mark="")
+    put_secret(live, 1)
+    says(judged(live, ready=True), "WaitingForServiceAccounts", (Act.CREATE, secret(3)))
+
+
+@pytest.mark.row("A13")
+def test_a_wrong_mark_is_no_rotation_and_a_missing_one_is_written() -> None:
+    live = Live()
+    whole(live, mark="7")
+    says(judged(live, ready=True), "AccountProvisioned")
+    put_user(live, mark=None)
+    missing = judged(live, ready=True)
+    says(missing, "WaitingForServiceAccounts", (Act.APPLY, USER))
+    assert missing.do[0].body["metadata"]["annotations"] == {GENERATION: "1"}
+    # Another write keeps what the annotation says, unless it says nothing.
+    older = children.user(live.reg, CREATED, 1, "7")
+    older["spec"]["cloudCredentialsRef"] = {"secretName": "old", "cloudName": "admin"}
+    live.put(older, *DONE, id_="user-0", resource={"appliedPasswordRef": secret(1)[1]})
+    assert judged(live, ready=True).do[0].body["metadata"]["annotations"] == {GENERATION: "7"}
+
+
+def test_a_generation_that_cannot_be_read_is_the_first() -> None:
+    live = Live()
+    whole(live)
+    body = children.user(live.reg, CREATED, 1, "1")
+    for ref in ("my-own-secret", "", f"{P}password-v", f"{P}password-vx"):
+        body["spec"]["resource"] = {**body["spec"]["resource"], "passwordRef": ref}
+        user = live.put(body, *DONE, id_="user-0", resource={"appliedPasswordRef": ref})
+        assert generation_of(user) == 1
+        says(judged(live, ready=True), "WaitingForServiceAccounts", (Act.APPLY, USER))
+
+
+@pytest.mark.row("A11")
+def test_an_applied_password_that_is_nowhere_any_more_is_replaced_by_the_next() -> None:
+    live = Live()
+    whole(live)
+    live.children.pop("/".join(secret(1)))
+    says(judged(live, ready=True), "WaitingForServiceAccounts", (Act.CREATE, secret(2)))
+
+
+def test_a_password_that_was_lost_before_it_was_applied_is_made_anew() -> None:
+    """K-ORC waits for the Secret that the user refers to; nobody knows its password yet."""
+    live = Live()
+    whole(live, applied=None)
+    live.children.pop("/".join(secret(1)))
+    put_user(live, WORKING, applied=None, id_="")
+    says(judged(live), "WaitingForServiceAccounts", (Act.CREATE, secret(1)))
+    whole(live, generation=2, applied=1)
+    live.children.pop("/".join(secret(2)))
+    says(judged(live), "WaitingForServiceAccounts", (Act.CREATE, secret(2)))
+
+
+def test_an_adopted_user_gets_a_second_password_once() -> None:
+    """K-ORC only records the first one of a user that it has taken over (doubt 12.3)."""
+    live, adopting = Live(), account(create=True, adopt=True)
+    whole(live, adopting, applied=None)
+    says(judged(live, adopting), "WaitingForServiceAccounts")
+    put_user(live, over=adopting)
+    says(judged(live, adopting), "WaitingForServiceAccounts", (Act.CREATE, secret(2)))
+    says(judged(live, adopting, ready=True), "AccountProvisioned")
+    whole(live, adopting, generation=2, applied=2)
+    says(judged(live, adopting, ready=True), "AccountProvisioned", (Act.DELETE, secret(1)))
+
+
+def test_superseded_passwords_go_and_nothing_else_of_the_kind() -> None:
+    live = Live()
+    whole(live, generation=3, applied=3)
+    for old in (1, 2, 12):
+        put_secret(live, old)
+    put_secret(live, 4, labels={})
+    put_secret(live, 5, deleting=True)
+    meta = children.metadata(live.reg, f"{P}password-vx", "openstack")
+    live.put({"kind": "Secret", "metadata": meta})
+    # 12 is of a user that is no more: the rotation to come must not find its password made.
+    says(
+        judged(live, ready=True),
+        "AccountProvisioned",
+        (Act.DELETE, secret(1)), (Act.DELETE, secret(2)), (Act.DELETE, secret(12)),
+    )  # fmt: skip
+    put_user(live, generation=3, applied=2)
+    says(judged(live, ready=True), "WaitingForServiceAccounts")
+
+
+@pytest.mark.row("S12")
+def test_a_strangers_user_is_refused_and_nothing_is_bound_to_it() -> None:
+    live, user = Live(), account("reader", create=True)
+    live.put(children.project(live.reg, user), *DONE, id_="project-0")
+    put_user(live, over=user, generation=4, applied=4, labels={})
+    put_secret(live, 1)
+    decision = judged(live, user)
+    assert "was not created by this order" in says(decision, "ServiceAccountError")
+    assert decision.fields["account"] == {
+        "secretName": "images-credentials",
+        "userID": "",
+        "projectID": "project-0",
+    }
+
+
+def test_no_role_is_bound_while_a_latched_user_is_asked_about() -> None:
+    live, user = Live(), account("reader", create=True)
+    live.put(children.project(live.reg, user), *DONE, id_="project-0")
+    put_secret(live, 1)
+    put_user(live, *stopped(REFUSED, since=NOW - timedelta(minutes=3)), over=user, applied=None, id_="")
+    live.put(children.user_probe(live.reg, user), *DONE, age=timedelta(minutes=2))
+    says(judged(live, user), "ServiceAccountCollision")
+
+
+# -- what is waited for -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.row("A16")
+def test_terminal_errors_are_told_in_order_project_user_role() -> None:
+    live, user = Live(), account("reader", "member", create=True)
+    whole(live, user)
+    live.put(children.role_import(live.reg, "member"), *stopped("two of them"))
+    live.put(children.assignment(live.reg, "member"), *stopped("later"))
+    message = says(judged(live, user), "ServiceAccountsFailed")
+    assert "two of them" in message
+    assert "'member'" in message
+    put_user(live, *stopped("no such domain"), over=user)
+    assert "no such domain" in says(judged(live, user), "ServiceAccountsFailed")
+    live.put(children.project(live.reg, user), *stopped("quota"), id_="p")
+    assert "quota" in says(judged(live, user), "ServiceAccountsFailed")
+
+
+def test_a_users_gate_comes_before_its_projects_error() -> None:
+    live = Live()
+    live.put(children.project(live.reg, CREATED), *stopped("quota"), id_="p")
+    live.put(children.user_probe(live.reg, CREATED), WORKING)
+    assert "user 'images'" in says(judged(live), "ProbingForCollision")
+
+
+@pytest.mark.row("A17")
+def test_the_wait_names_the_project_then_the_user_then_the_password_then_the_roles() -> None:
+    live, user = Live(), account("reader", create=True)
+    whole(live, user)
+    live.put(children.role_import(live.reg, "reader"), WORKING)
+    message = says(judged(live, user), "WaitingForServiceAccounts")
+    assert "Role 'reader'" in message
+    put_user(live, over=user, generation=1, applied=None)
+    assert "not applied" in says(judged(live, user), "WaitingForServiceAccounts")
+    put_user(live, WORKING, over=user, applied=None, id_="")
+    assert USER[1] in says(judged(live, user), "WaitingForServiceAccounts")
+    live.put(children.project(live.reg, user), WORKING)
+    assert PROJECT[1] in says(judged(live, user), "WaitingForServiceAccounts")
+
+
+def test_waits_on_an_external_plane_are_classified_project_before_user() -> None:
+    live, user = Live(plane(external=URL)), account("reader", "member", create=True)
+    whole(live, user)
+    x509 = condition("Progressing", "True", "TransientError", "x509: unknown authority")
+    put_user(live, x509, over=user, applied=None, id_="")
+    assert says(judged(live, user), "TLSVerificationFailed") == f"{URL}: x509: unknown authority"
+    live.put(children.project(live.reg, user), DENIED, id_="")
+    assert says(judged(live, user), "AuthenticationFailed") == f"{URL}: Expected HTTP 200 but got 401"
+    # Of the roles every blocked one is heard, not only the first.
+    live, user = Live(plane(external=URL)), account("reader", "member", create=True)
+    whole(live, user)
+    live.put(children.role_import(live.reg, "reader"), *ABSENT)
+    live.put(children.role_import(live.reg, "member"), DENIED)
+    says(judged(live, user), "AuthenticationFailed")
+
+
+@pytest.mark.row("A15", "S26")
+def test_roles_are_imported_and_assigned_and_one_that_is_long_missing_may_not_exist() -> None:
+    live, user = Live(), account("reader", create=True)
+    whole(live, account(create=True))
+    slug = f"reader-{eight_hex('reader')}"
+    role, assign = ("Role", f"{P}role-{slug}"), ("RoleAssignment", f"{P}assign-{slug}")
+    says(judged(live, user), "WaitingForServiceAccounts", (Act.APPLY, role), (Act.APPLY, assign))
+    live.put(children.role_import(live.reg, "reader"), *ABSENT)
+    live.put(children.assignment(live.reg, "reader"), WORKING)
+    assert "may not exist" not in says(judged(live, user), "WaitingForServiceAccounts")
+    since = NOW - timedelta(minutes=3)
+    live.put(children.role_import(live.reg, "reader"), condition("Available", "False", "Progressing", ABSENT[1]["message"], since=since))  # fmt: skip  # noqa: E501
+    assert "may not exist" in says(judged(live, user), "WaitingForServiceAccounts")
+    live.put(children.role_import(live.reg, "reader"), *DONE, id_="r")
+    assert assign[1] in says(judged(live, user), "WaitingForServiceAccounts")
+    live.put(children.assignment(live.reg, "reader"), AVAILABLE)
+    says(judged(live, user), "AccountProvisioned")
+
+
+@pytest.mark.row("S12")
+def test_a_strangers_assignment_is_refused() -> None:
+    live, user = Live(), account("reader", create=True)
+    whole(live, user)
+    live.put(children.assignment(live.reg, "reader"), *DONE, labels={})
+    assert "was not created by this order" in says(judged(live, user), "ServiceAccountError")
+
+
+# -- blocks that go ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.row("S03", "S27")
+def test_a_block_that_is_not_declared_has_no_status_and_is_held_while_it_goes() -> None:
+    live = Live()
+    decision = judged(live, None)
+    says(decision, "AccountNotDeclared")
+    assert decision.fields == {"account": None}
+    going = judged(live, None, SWEEPING)
+    says(going, "WaitingForServiceAccounts", (Act.DELETE, ("Role", "old")))
+    assert going.fields == {"account": None}
+
+
+@pytest.mark.row("S13")
+def test_a_removed_role_holds_an_account_that_is_done_otherwise() -> None:
+    live = Live()
+    whole(live)
+    held = judged(live, CREATED, SWEEPING, ready=True)
+    assert "Role openstack/old to be gone" in says(held, "WaitingForServiceAccounts", (Act.DELETE, ("Role", "old")))
+    assert held.fields["account"]["userID"] == "user-0"
+
+
+@pytest.mark.row("A21")
+def test_a_user_that_is_made_anew_begins_at_the_first_generation() -> None:
+    live = Live()
+    live.put(children.project(live.reg, CREATED), *DONE, id_="project-0")
+    put_secret(live, 3)
+    live.put(children.user_probe(live.reg, CREATED), *ABSENT)
+    live.claims[children.user_claim(live.reg, CREATED)] = live.me
+    known = STATUS.model_copy(update={"password_generation": 3, "last_password_rotation": "2026-11-30T11:59:00Z"})
+    decision = judged(live, status=known)
+    says(decision, "WaitingForServiceAccounts", (Act.CREATE, secret(1)))
+    assert decision.fields["account"] == {
+        "secretName": "images-credentials", "userID": "", "projectID": "project-0",
+        "lastPasswordRotation": "2026-11-30T11:59:00Z",
+    }  # fmt: skip
