@@ -345,8 +345,11 @@ async def test_a_connection_that_was_not_opened_for_orders_says_so_and_heals_by_
         body = {**ground.tenant.connection(password), "allowed_roles": [ground.tenant.name]}
         await asyncio.to_thread(ground.bao.write_data, f"database/mariadb/config/{ground.tenant.name}", data=body)
         order = await ground.database(unique("closed")).place()
-        said = await order.reads("DatabaseReady", "WaitingForCredentials")
-        for word in (f"database/mariadb/creds/{order.role}", "could not get secret data", "setup-database-tenant"):
+        await order.reads("DatabaseReady", "WaitingForCredentials")
+        words = "could not get secret data"
+        live = await until(order.live, lambda live: words in condition(live, "DatabaseReady").get("message", ""), 30)
+        said = condition(live, "DatabaseReady")
+        for word in (f"database/mariadb/creds/{order.role}", "setup-database-tenant"):
             assert word in said["message"]
         assert condition(await order.live(), "DeliveryReady")["reason"] == "WaitingForCredentials"
         assert (await order.status())["roleName"] == order.role
