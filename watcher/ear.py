@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from activities.cluster import CONTROL_PLANE, Object
 from watcher import changes, metrics
-from watcher.mapping import Index, Source, keystone_of, plane_of, wants_us
+from watcher.mapping import Index, Place, Source, keystone_of, plane_of, wants_us
 from workflows.scaffold.order import OrderRef
 
 _log = logging.getLogger(__name__)
@@ -123,7 +123,7 @@ class Ear:
         if self._source.is_order:
             self._write_down(found, named)
         if self._source.kind is CONTROL_PLANE:
-            self._index.place(key, keystone_of(found))
+            self._index.place(key, self._place(found))
         if before is not None and before.facts == now.facts:
             return self._count("unchanged")
         if before is None and self._source.born_silent and changes.unspoken(found):
@@ -149,6 +149,12 @@ class Ear:
                 self._index.put(ref, plane_of(found), ready=changes.converged(found))
             else:
                 self._index.drop(ref)
+
+    def _place(self, found: Object) -> Place | None:
+        try:
+            return keystone_of(found)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            return None
 
     def _named(self, found: Object) -> frozenset[OrderRef]:
         def ask() -> Iterable[OrderRef]:
