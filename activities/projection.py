@@ -29,7 +29,7 @@ from workflows.scaffold.verdict import Act, Write
 
 _log = logging.getLogger(__name__)
 
-LINGER_SECONDS = 4.0
+LINGER_SECONDS = 8.0
 """How long a step that has just written stays to see what becomes of it: K-ORC answers in about a second, and an answer
 seen here saves a ring, a pass and their requests."""
 
