@@ -308,11 +308,16 @@ class World:
         ref = await self.order(name, project, cluster=cluster)
         async with self.korc.playing():
             await self.passes_until(ref, reasons.PROVISIONED)
-            await until(lambda: self._gone(self.probe_of(ref)))
+            await self.probe_gone(ref)
         return ref
 
-    async def _gone(self, child: str) -> bool:
-        return child not in await self.names()
+    async def probe_gone(self, ref: OrderRef) -> None:
+        """K-ORC lets go of a deleted probe in its own time, an order may be Ready before."""
+
+        async def gone() -> bool:
+            return self.probe_of(ref) not in await self.names()
+
+        await until(gone)
 
     async def passes_until(self, ref: OrderRef, reason: str, seconds: float = 60) -> None:
         """Passes until the order reads so; the first is enough unless K-ORC, or this machine, is slow."""
