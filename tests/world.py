@@ -37,7 +37,7 @@ from activities.clusters import Clusters, connect_management, connect_target
 from activities.errors import ClusterError
 from activities.keystoneproject import KeystoneProjects
 from activities.keystoneservice import KeystoneServices
-from activities.orders import Orders
+from activities.orders import KindSteps, Orders
 from deploy.local import kube
 from deploy.local.part import Stack
 from tests.audit import Audit
@@ -119,7 +119,7 @@ class World:
     def __post_init__(self) -> None:
         self.projects = KeystoneProjects(self.clusters)
         self.services = KeystoneServices(self.clusters)
-        kinds = {"KeystoneProject": self.projects, "KeystoneService": self.services}
+        kinds: dict[str, KindSteps] = {"KeystoneProject": self.projects, "KeystoneService": self.services}
         self.orders = Orders(self.clusters, kinds)
 
     # -- arranging ----------------------------------------------------------------------------------------------
