@@ -176,7 +176,7 @@ class Accounts:
         if sweeps:
             await projection.list(namespace, (*_KINDS, sweep.SECRETS))
             if account is None:
-                await given.get_delivery(projection)
+                await given.unless_not_served(projection.get(*given.delivery_objects()))
                 if given.task.ref.namespace != namespace:
                     await projection.list(given.task.ref.namespace, (sweep.SECRETS,))
         removal = given.removal((*_KINDS, *sweep.BESIDE_THE_ORDER, sweep.SECRETS), keep_declared=True)

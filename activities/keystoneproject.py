@@ -49,6 +49,7 @@ class KeystoneProjects:
     kind = KEYSTONE_PROJECT
     finalizer = children.FINALIZER
     finalizer_first = False
+    condition_types: tuple[str, ...] = reasons.CONDITIONS
     blocks: tuple[str, ...] = (_BLOCK,)
 
     def __init__(self, clusters: Clusters) -> None:
@@ -67,14 +68,11 @@ class KeystoneProjects:
 
     @activity.defn(name="provision_project")
     async def provision_project(self, task: Task) -> Outcome:
-        with at_boundary(), instrument(_BLOCK):
+        with at_boundary():
             if task.order.paused:
-                return (await self.look(task)).outcome
-            pen = await self._pen(task, deleting=False)
-            async with self._projection(task, pen) as projection:
-                fresh = not task.order.status.get("conditions")
-                await self._read(projection, task, probe=not fresh)
-                return (await projection.drive(_judge_of(task))).outcome
+                with instrument(_BLOCK):
+                    return (await self.look(task)).outcome
+            return await self.provide(task, await self._pen(task, deleting=False))
 
     @activity.defn(name="remove_project")
     async def remove_project(self, task: Task) -> Removal:
@@ -94,6 +92,13 @@ class KeystoneProjects:
             if not removing.left:
                 await self._drop_claims(task, pen)
             return Removal(left=removing.left)
+
+    async def provide(self, task: Task, pen: Pen) -> Outcome:
+        with instrument(_BLOCK):
+            async with self._projection(task, pen) as projection:
+                fresh = not task.order.status.get("conditions")
+                await self._read(projection, task, probe=not fresh)
+                return (await projection.drive(_judge_of(task))).outcome
 
     async def look(self, task: Task) -> Looked:
         async with self._projection(task) as projection:

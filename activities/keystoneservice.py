@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 from temporalio import activity
@@ -37,6 +38,7 @@ class KeystoneServices:
     kind = KEYSTONE_SERVICE
     finalizer = children.FINALIZER
     finalizer_first = True
+    condition_types: tuple[str, ...] = reasons.CONDITIONS
     blocks: tuple[str, ...] = (_BLOCK, ACCOUNT_BLOCK)
 
     def __init__(self, clusters: Clusters) -> None:
@@ -51,6 +53,10 @@ class KeystoneServices:
 
     def refused(self, order: OrderSeen, gate: shared.Gate) -> tuple[Verdict, ...]:
         return gates.refused(order.spec, gate)
+
+    async def provide(self, task: Task, pen: Pen) -> Outcome | None:
+        """A registration takes a second, and people look for its blocks by name."""
+        return None
 
     @activity.defn(name="provision_catalog")
     async def provision_catalog(self, task: Task) -> Outcome:
@@ -117,17 +123,25 @@ class KeystoneServices:
     async def _follow(self, given: Given, projection: Projection) -> None:
         """Reads all that is there, and goes on hearing of it."""
         plane, *order = given.namespaces
-        await projection.follow(plane, (*sweep.BESIDE_THE_PLANE, sweep.SECRETS))
-        for namespace in order:
-            await projection.follow(namespace, (sweep.SECRETS,))
-        await given.get_delivery(projection)
+        await asyncio.gather(
+            projection.follow(plane, (*self._beside_the_plane(given), sweep.SECRETS)),
+            *(projection.follow(namespace, (sweep.SECRETS,)) for namespace in order),
+            given.unless_not_served(projection.follow("", (), given.delivery_objects())),
+        )
 
     async def _list(self, given: Given, projection: Projection) -> None:
         plane, *order = given.namespaces
-        await projection.list(plane, (*sweep.BESIDE_THE_PLANE, sweep.SECRETS))
-        for namespace in order:
-            await projection.list(namespace, (sweep.SECRETS,))
-        await given.get_delivery(projection)
+        await asyncio.gather(
+            projection.list(plane, (*self._beside_the_plane(given), sweep.SECRETS)),
+            *(projection.list(namespace, (sweep.SECRETS,)) for namespace in order),
+            given.unless_not_served(projection.get(*given.delivery_objects())),
+        )
+
+    def _beside_the_plane(self, given: Given) -> tuple[str, ...]:
+        """An account that names no domain never had an import of its own, and cannot come to name one."""
+        account = given.spec.account
+        none = account is not None and not account.domain_name
+        return tuple(kind for kind in sweep.BESIDE_THE_PLANE if not (none and kind == "Domain"))
 
     async def _fail_open(self, given: Given, pen: Pen | None) -> None:
         """The plane is gone and K-ORC has no credentials left: the deletes are issued, their outcome gates nothing."""

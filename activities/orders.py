@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from temporalio import activity
@@ -20,8 +20,9 @@ from activities.cluster import CONTROL_PLANE, Cluster, Kind, Object
 from activities.clusters import BadKubeconfig, Clusters, Unregistered
 from activities.errors import ClusterError, Conflict, NotServed, at_boundary
 from activities.instrument import observe
+from activities.pen import Pen
 from workflows.api.controlplane import PAUSED, ControlPlane
-from workflows.scaffold import gates
+from workflows.scaffold import conditions, gates
 from workflows.scaffold.order import OrderRef
 from workflows.scaffold.steps import RETRY, Admitted, OrderSeen, Removal, Report, State, Task, Wait
 from workflows.scaffold.verdict import Outcome, Verdict
@@ -45,11 +46,13 @@ class KindSteps(Protocol):
     consent          the gate that freezes an order: its plane is there, and serves its namespace
     gate             the gate after that one
     refused          a gate's answer on the kind's conditions
+    provide          all of its steps in one go, for an order that is new; None where they are to be seen one by one
     """
 
     kind: Kind
     finalizer: str
     finalizer_first: bool
+    condition_types: tuple[str, ...]
     blocks: tuple[str, ...]
 
     def consent(self, ref: OrderRef, plane_key: str, plane: ControlPlane | None) -> gates.Gate | None: ...
@@ -57,6 +60,8 @@ class KindSteps(Protocol):
     def gate(self, plane: ControlPlane) -> gates.Gate | None: ...
 
     def refused(self, order: OrderSeen, gate: gates.Gate) -> tuple[Verdict, ...]: ...
+
+    async def provide(self, task: Task, pen: Pen) -> Outcome | None: ...
 
     async def look(self, task: Task) -> Looked: ...
 
@@ -72,6 +77,7 @@ class Orders:
 
     @activity.defn(name="admit")
     async def admit(self, ref: OrderRef) -> Admitted:
+        begun = time.monotonic()
         with at_boundary():
             admitted, raw, home = await self._read(ref, gated=True)
             if admitted.state is not State.PRESENT or raw is None or home is None or admitted.trouble:
@@ -91,7 +97,12 @@ class Orders:
             order = admitted.order.model_copy(
                 update={"finalized": True, "resource_version": live["metadata"]["resourceVersion"]}
             )
-            return admitted.model_copy(update={"order": order})
+            admitted = admitted.model_copy(update={"order": order})
+            if admitted.refused:
+                return admitted
+            # That write succeeded only onto the order as read, so the pen needs no look of its own.
+            pen = Pen(home, kind.kind, ref, order.uid, deleting=False, begun=begun, looked=True)
+            return await self._gone_on(Task(ref=ref, order=order, plane=admitted.plane), admitted, home, pen)
 
     @activity.defn(name="examine")
     async def examine(self, ref: OrderRef) -> Admitted:
@@ -102,20 +113,7 @@ class Orders:
     @activity.defn(name="report")
     async def report(self, report: Report) -> bool:
         with at_boundary():
-            home = await self._home(report.ref)
-            meta = {"resourceVersion": report.resource_version, "uid": report.uid}
-            body = {"metadata": meta, "status": report.status}
-            kind = self._kinds[report.ref.kind].kind
-            try:
-                await home.patch(kind, report.ref.namespace, report.ref.name, body, sub="status")
-            except Conflict:
-                return False
-            except ClusterError as error:
-                if error.status == 404 and not isinstance(error, NotServed):
-                    return False
-                raise
-            _log.info("status written", extra={"order": report.ref.workflow_id})
-            return True
+            return await self._report(await self._home(report.ref), report) is not None
 
     @activity.defn(name="release")
     async def release(self, task: Task) -> None:
@@ -177,6 +175,47 @@ class Orders:
         except Exception as error:
             _log.info("a look failed, a pass follows: %s", error, extra={"order": wait.ref.workflow_id})
             return True
+
+    async def _gone_on(self, task: Task, admitted: Admitted, home: Cluster, pen: Pen) -> Admitted:
+        """A new order's first pass to its end: every step is a turn of the workflow that somebody waits for.
+
+        What goes wrong here is left to the steps: they are tried again by themselves, and people see which it is.
+        """
+        ref, order = task.ref, task.order
+        kind = self._kinds[ref.kind]
+        try:
+            found = await kind.provide(task, pen)
+            if found is None:
+                return admitted
+            admitted = admitted.model_copy(update={"found": found})
+            patch = conditions.changes(
+                order.status, order.generation, kind.condition_types, found.verdicts, found.fields, order.paused,
+                datetime.now(UTC),
+            )  # fmt: skip
+            if patch is None:
+                return admitted
+            report = Report(ref=ref, uid=order.uid, resource_version=order.resource_version, status=patch)
+            live = await self._report(home, report)
+        except Exception as error:
+            _log.info("the steps go on by themselves: %s", error, extra={"order": ref.workflow_id})
+            return admitted
+        return admitted if live is None else admitted.model_copy(update={"order": _seen(live, kind.finalizer)})
+
+    async def _report(self, home: Cluster, report: Report) -> Object | None:
+        """Writes the status; None when the order has moved since it was read."""
+        meta = {"resourceVersion": report.resource_version, "uid": report.uid}
+        body = {"metadata": meta, "status": report.status}
+        kind = self._kinds[report.ref.kind].kind
+        try:
+            live = await home.patch(kind, report.ref.namespace, report.ref.name, body, sub="status")
+        except Conflict:
+            return None
+        except ClusterError as error:
+            if error.status == 404 and not isinstance(error, NotServed):
+                return None
+            raise
+        _log.info("status written", extra={"order": report.ref.workflow_id})
+        return live
 
     async def _found(self, ref: OrderRef, admitted: Admitted) -> Outcome | None:
         """How an order that was Ready stands, if a look finds it so still; None leaves it to the steps.

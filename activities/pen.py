@@ -18,16 +18,19 @@ from workflows.scaffold.steps import STEP_DEADLINE
 class Pen:
     """Ask `lift` before every write. The first time it looks at the order again: same uid, same direction.
 
-    `begun` is the `time.monotonic()` at which the step began: Temporal's limit runs from there, so the deadline does.
+    begun   the `time.monotonic()` at which the step began: Temporal's limit runs from there, so the deadline does
+    looked  the step has just written the order, onto the version that it had read: that was the look
     """
 
-    def __init__(self, home: Cluster, kind: Kind, ref: OrderRef, uid: str, *, deleting: bool, begun: float) -> None:
+    def __init__(
+        self, home: Cluster, kind: Kind, ref: OrderRef, uid: str, *, deleting: bool, begun: float, looked: bool = False
+    ) -> None:
         self._home = home
         self._kind = kind
         self._ref = ref
         self._uid = uid
         self._deleting = deleting
-        self._looked = False
+        self._looked = looked
         self._until = begun + STEP_DEADLINE.total_seconds()
 
     @property

@@ -105,12 +105,14 @@ class Projection:
         """Reads all objects of these kinds that carry the order's labels; Secrets without what is in them."""
         await asyncio.gather(*(self._list(kind, namespace) for kind in kinds))
 
-    async def follow(self, namespace: str, kinds: Iterable[str]) -> None:
-        """Like `list`, and goes on hearing of them: one request a kind does both."""
+    async def follow(self, namespace: str, kinds: Iterable[str], bodies: Iterable[Body] = ()) -> None:
+        """Like `list`, and of the bodies like `get`; and goes on hearing of them: one request each does both."""
+        wanted = [(kind, namespace, "") for kind in kinds]
+        wanted += [(body["kind"], body["metadata"]["namespace"], body["metadata"]["name"]) for body in bodies]
         heard = []
-        for kind in kinds:
+        for kind, where, name in wanted:
             ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._streams[kind, namespace] = asyncio.create_task(self._stream(kind, namespace, "", ready))
+            self._streams[kind, where] = asyncio.create_task(self._stream(kind, where, "", ready, name))
             heard.append(ready)
         await asyncio.gather(*heard)
 
@@ -296,23 +298,20 @@ class Projection:
             return False
         return True
 
-    async def _stream(self, kind: str, namespace: str, version: str, ready: asyncio.Future[None] | None = None) -> None:
+    async def _stream(
+        self, kind: str, namespace: str, version: str, ready: asyncio.Future[None] | None = None, name: str = ""
+    ) -> None:
         """Hears of the order's objects of one kind: after a version, or of all that are there and then of changes.
 
+        name  hears of the object of that name instead, whatever its labels
         A watch that fails just ends, unless it is yet to say what is there.
         """
-        seconds = max(1, round(self._lent().left) + 1)
-        events = self._cluster.watch(
-            KINDS[kind],
-            namespace,
-            version,
-            labels=self._marks.labels,
-            seconds=seconds,
-            metadata_only=kind == "Secret",
-            initial=ready is not None,
-        )
+        options: dict[str, Any] = {"name": name} if name else {"labels": self._marks.labels}
+        options |= {"seconds": max(1, round(self._lent().left) + 1), "metadata_only": kind == "Secret"}
         try:
-            async for event in events:
+            async for event in self._cluster.watch(
+                KINDS[kind], namespace, version, initial=ready is not None, **options
+            ):
                 raw = event["object"]
                 match event["type"]:
                     case "BOOKMARK":
@@ -322,16 +321,17 @@ class Projection:
                         self._forget(kind, raw)
                     case _:
                         self._learn(kind, raw)
-        except ClusterError as error:
+        except Exception as error:
             if ready and not ready.done():
                 ready.set_exception(error)
-            elif error.status == 410 and version:
-                await self._stream(kind, namespace, "")
+            elif isinstance(error, ClusterError) and error.status == 410 and version:
+                await self._stream(kind, namespace, "", name=name)
             else:
                 _log.debug("stopped following %s: %s", kind, error)
         finally:
             if ready and not ready.done():
-                ready.cancel()
+                ended = f"following {kind} {namespace}"
+                ready.set_exception(ClusterError(ended, 0, "Ended", "the watch ended before it said what is there"))
 
     async def _stream_one(self, kind: str, namespace: str, name: str) -> None:
         seconds = max(1, round(self._lent().left) + 1)

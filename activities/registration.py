@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from activities import claims, passwords
@@ -17,7 +17,7 @@ from workflows.api.keystoneservice import Account, AccountStatus, KeystoneServic
 from workflows.keystoneservice import children, delivery, gates, reasons, sweep
 from workflows.keystoneservice.children import Registration
 from workflows.scaffold.child import Body, Seen
-from workflows.scaffold.gated import CLAIMS
+from workflows.scaffold.naming import CLAIMS
 from workflows.scaffold.ownership import Marks
 from workflows.scaffold.removal import Removing, judge_removal
 from workflows.scaffold.steps import Task
@@ -117,10 +117,10 @@ class Given:
         """Does what the judge wants, or for a paused order says what it finds."""
         return await (projection.look(judge) if self.task.order.paused else projection.drive(judge))
 
-    async def get_delivery(self, projection: Projection) -> None:
-        """Where External Secrets is not installed, nothing was ever delivered."""
+    async def unless_not_served(self, reading: Awaitable[None]) -> None:
+        """Reads delivery objects. Where External Secrets is not installed, nothing was ever delivered."""
         try:
-            await projection.get(*self.delivery_objects())
+            await reading
         except NotServed as error:
             _log.info("no delivery objects: %s", error, extra={"order": self.task.ref.workflow_id})
 

@@ -21,14 +21,14 @@ from temporalio.testing import WorkflowEnvironment
 
 from deploy.local import stack
 from deploy.local.part import Stack
-from tests.e2e.fixtures import place, real_stack
+from tests.e2e.fixtures import place, real_stack, register
 from tests.product import Product, alone, over
 from tests.world import World, made
 from worker import telemetry
 from worker.settings import ConnectionSettings
 from workflows.scaffold.search import ALL
 
-__all__ = ["place", "real_stack"]  # fixtures that are defined elsewhere
+__all__ = ["place", "real_stack", "register"]  # fixtures that are defined elsewhere
 
 API_PARTS = ("crds", "operator", "controllers-management", "controllers-target", "temporal")
 

@@ -258,7 +258,11 @@ class World:
     # -- the product's steps ------------------------------------------------------------------------------------
 
     async def task(self, ref: OrderRef) -> Task:
-        """What `admit` hands to the kind's step."""
+        """What `admit` hands to the kind's step, which it does not take itself where the finalizer is on already."""
+        meta = (await self.live(ref))["metadata"]
+        if children.FINALIZER not in (finalizers := meta.get("finalizers") or []):
+            body = {"metadata": {"finalizers": [*finalizers, children.FINALIZER]}}
+            await self.home(ref.cluster).patch(KEYSTONE_PROJECT, ref.namespace, ref.name, body)
         admitted = await run(self.orders.admit, ref)
         assert admitted.state is State.PRESENT, admitted
         assert not admitted.refused, admitted.refused

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -69,6 +70,9 @@ async def _work(settings: WatcherSettings, telemetry: Telemetry, health: Health)
     health.phase = "waiting for Temporal"
     client = await connect(settings, identity=identity, runtime=telemetry.runtime)
     await _check_search_attributes(client)
+    # What is loaded by now stays for good. Each full collection went through it all, and held every ring up.
+    gc.collect()
+    gc.freeze()
 
     async def lead() -> None:
         engine = _engine(management, client, settings)

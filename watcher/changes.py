@@ -44,7 +44,8 @@ def child(found: Object) -> object:
     ]
     # K-ORC writes the id a moment before it says that all is well: half of one piece of news.
     resource_id = status.get("id") if isinstance(status, dict) and conditions else None
-    return [_life(meta), meta.get("generation"), meta.get("labels") or {}, resource_id, conditions]
+    owners = meta.get("ownerReferences") or []
+    return [_life(meta), meta.get("generation"), meta.get("labels") or {}, owners, resource_id, conditions]
 
 
 def user(found: Object) -> object:

@@ -93,16 +93,20 @@ class Ear:
         else:
             before = self._known.get(key)
             orders = self._seen(found)
-            untouched = self._created(type_, found) if before is None else self._untouched(before, self._known.get(key))
+            untouched = self._created(type_, found) if before is None else self._untouched(before, key, found)
             self._ring(orders, minor=untouched and self._source.minor(found))
 
     def _created(self, type_: str, found: Object) -> bool:
         """A creation is a write, but one that takes nothing from an order that is Ready."""
         return type_ == "ADDED" and changes.unspoken(found)
 
-    def _untouched(self, before: _Sight, now: _Sight | None) -> bool:
-        """Whether nobody but the controller that serves it has written to it since."""
-        return now is not None and (before.written, before.orders) == (now.written, now.orders)
+    def _untouched(self, before: _Sight, key: tuple[str, str], found: Object) -> bool:
+        """Whether nobody but the controller that serves it has written to it since. That it is being deleted, which
+        moves its generation, is no such write: what it means differs, and `minor` knows."""
+        now = self._known.get(key)
+        if now is None or now.orders != before.orders:
+            return False
+        return now.written == before.written or not changes.standing(found)
 
     def _seen(self, found: Object) -> set[OrderRef]:
         """The orders that this sight is news for: those it named before, too, if it moved between orders."""

@@ -7,6 +7,7 @@ on SIGTERM lets running steps finish. It leaves by `os._exit`: Temporal's core m
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -95,6 +96,9 @@ async def _serve(settings: WorkerSettings, told: telemetry.Telemetry, stop: asyn
 
         worker = assembly.build(client, settings, assembly.WORKFLOWS, assembly.activities_over(clusters))
         readiness.asks(health.Polling(client, worker, identity).why_not_ready)
+        # What is loaded by now stays for good. Each full collection went through it all, and held every step up.
+        gc.collect()
+        gc.freeze()
         _log.info("serving orders from task queue %s as %s", settings.task_queue, identity)
         await _until_told(worker, stop, settings.graceful_shutdown_seconds)
 

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 from activities.cluster import (
     CONTROL_PLANE,
     KEYSTONE_APPLICATION_CREDENTIAL,
     KEYSTONE_ROLE_ASSIGNMENT,
+    KINDS,
     KORC_PROJECT,
     LEASE,
     ORDER_KINDS,
+    SECRET,
     Cluster,
     Kind,
 )
@@ -45,20 +48,14 @@ class CannotStart(Exception):
 async def check_cluster(cluster: Cluster, settings: WorkerSettings, *, patience: float = 30.0) -> None:
     """Raises CannotStart unless the management cluster answers, serves our kinds, lets us read them and is ours."""
     await _answers(cluster, settings, patience)
-    kinds = [
-        *ORDER_KINDS.values(),
-        KEYSTONE_ROLE_ASSIGNMENT,
-        KEYSTONE_APPLICATION_CREDENTIAL,
-        CONTROL_PLANE,
-        KORC_PROJECT,
-    ]
-    unserved = [kind for kind in kinds if not await _served(cluster, kind, settings.operator_namespace)]
-    if unserved:
-        names = ", ".join(f"{kind.kind} ({kind.api_version})" for kind in unserved)
+    if missing := await _unserved(cluster, _KINDS, settings.operator_namespace):
         raise CannotStart(
-            f"the management cluster does not serve {names}: install the CustomResourceDefinitions of deploy/crds for"
+            f"the management cluster does not serve {missing}: install the CustomResourceDefinitions of deploy/crds for"
             " our kinds, and ControlPlane's and K-ORC's with their operators"
         )
+    others = [kind for kind in KINDS.values() if kind not in _KINDS and kind.group not in (LEASE.group, SECRET.group)]
+    if missing := await _unserved(cluster, others, settings.operator_namespace):
+        _log.warning("the management cluster does not serve %s: orders that need them will say so", missing)
     if not settings.serve_beside_reference:
         await _check_alone(cluster, settings.operator_namespace)
 
@@ -82,9 +79,15 @@ async def _answers(cluster: Cluster, settings: WorkerSettings, patience: float) 
         await asyncio.sleep(_LOOK_SECONDS)
 
 
+async def _unserved(cluster: Cluster, kinds: Sequence[Kind], namespace: str) -> str:
+    """The kinds that are not served, in words."""
+    missing = [kind for kind in kinds if not await _served(cluster, kind, namespace)]
+    return ", ".join(f"{kind.kind} ({kind.api_version})" for kind in missing)
+
+
 async def _served(cluster: Cluster, kind: Kind, namespace: str) -> bool:
     try:
-        await cluster.list(kind, namespace)
+        await cluster.list(kind, namespace, metadata_only=True)
     except NotServed:
         return False
     except ClusterError as error:

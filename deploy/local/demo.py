@@ -1,4 +1,4 @@
-"""`make demo`: the stack, the product, three orders, and what became of them, watched live.
+"""`make demo`: the stack, the product, a few orders, and what became of them, watched live.
 
 It changes nothing that `python -m deploy.local` cannot show or take back; with --once it takes everything back itself
 and exits 0 only if every step showed what it should.
@@ -8,31 +8,25 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import datetime as dt
+import base64
 import sys
 import time
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
 import yaml
 from rich.console import Console
 from rich.live import Live
-from rich.table import Table
+from temporalio.client import Client
 
 from deploy.local import kube, stack
-from deploy.local.api import Api
+from deploy.local.demo_orders import PROJECTS, SERVICE, Sample, table
 from deploy.local.keystone_api import KeystoneAPI
 from deploy.local.part import PartError, Stack
+from deploy.local.parts import temporal
 from deploy.local.show import shown
 
-SAMPLES = Path(__file__).parents[1] / "samples"
-RESOURCE = "keystoneprojects.c5c3.io"
-ORDERS = (
-    ("management", "keystoneproject.yaml", "ProjectProvisioned"),
-    ("target", "keystoneproject-target.yaml", "ProjectProvisioned"),
-    ("management", "keystoneproject-refused.yaml", "ProjectCollision"),
-)
 PATIENCE = 120.0
+NAMESPACES = ("openstack", "openstack-ext", "team-a", "team-b")
 
 
 class Surprise(Exception):
@@ -46,133 +40,149 @@ async def demonstrate(instance: str, *, once: bool) -> None:
         here = await stack.up(instance, progress=progress)
         await asyncio.gather(*(stack.start_part(here, name, progress) for name in ("worker", "watcher")))
         progress.note(f"the stack, the worker and the watcher are up after {time.monotonic() - began:.0f} s")
-    orders = [(cluster, yaml.safe_load((SAMPLES / file).read_text()), reason) for cluster, file, reason in ORDERS]
-    for cluster, order, _ in orders:
-        await kube.apply(here, cluster, [order])
-    console.print("\nThree orders: one here, one on the target cluster, one that must be refused.\n")
-    await _follow(console, here, orders)
-    await _prove(console, here, orders)
+    console.print("\nThree projects: one ordered here, one on the target cluster, one that must be refused.\n")
+    await _order(console, here, PROJECTS)
+    await _prove_projects(console, here)
+    with shown() as progress:
+        progress.note("the service's password travels through OpenBao and External Secrets")
+        await stack.later(instance)
+    console.print("\nA service: an entry in the catalog, and an account whose password is delivered as a Secret.\n")
+    await _order(console, here, (SERVICE,))
+    await _prove_service(console, here)
+    every = (*PROJECTS, SERVICE)
     if once:
-        await _take_back(console, here, orders)
+        await _take_back(console, here, every)
         await stack.down(instance)
         console.print("\nEverything is down again.")
         return
     _next_steps(console, here)
     try:
-        await asyncio.gather(_later(console, instance), _follow(console, here, orders, for_ever=True))
+        await _follow(console, here, every, for_ever=True)
     except asyncio.CancelledError:
         console.print(f"\nThe stack stays up: `make down` ends it ({instance}).")
         raise
 
 
-async def _follow(console: Console, here: Stack, orders: list[Any], *, for_ever: bool = False) -> None:
-    """A live table until every order says what it should."""
+async def _order(console: Console, here: Stack, samples: Sequence[Sample]) -> None:
+    for sample in samples:
+        await sample.place(here)
+    await _follow(console, here, samples)
+
+
+async def _follow(console: Console, here: Stack, samples: Sequence[Sample], *, for_ever: bool = False) -> None:
+    """A live table until every order reads as it should."""
     deadline = time.monotonic() + PATIENCE
     with Live(console=console, refresh_per_second=4, transient=False) as live:
         while True:
-            found = [await _read(here, cluster, order) for cluster, order, _ in orders]
-            live.update(_table(orders, found))
-            said = [_condition(order, "ProjectReady").get("reason") for order in found]
-            if not for_ever and said == [reason for _, _, reason in orders]:
+            found = [await sample.read(here) for sample in samples]
+            live.update(table(list(samples), found), refresh=True)
+            if not for_ever and all(sample.settled(each) for sample, each in zip(samples, found, strict=True)):
                 return
             if not for_ever and time.monotonic() > deadline:
+                said = [sample.said(each)[0] for sample, each in zip(samples, found, strict=True)]
                 raise Surprise(f"after {PATIENCE:.0f} s the orders read {said}; `make logs PART=worker` says more")
             await asyncio.sleep(2 if for_ever else 0.25)
 
 
-async def _prove(console: Console, here: Stack, orders: list[Any]) -> None:
+async def _prove_projects(console: Console, here: Stack) -> None:
     """What Keystone itself says, asked without any Kubernetes."""
     console.print("\nAs Keystone's own API shows it:")
     async with KeystoneAPI(here) as keystone:
-        for cluster, order, reason in orders:
-            name = order["spec"].get("projectName") or order["metadata"]["name"]
+        for sample in PROJECTS:
+            name = sample.body["spec"].get("projectName") or sample.name
             rows = await keystone.projects(name=name)
-            live = await _read(here, cluster, order)
-            wanted = [(live.get("status") or {}).get("projectID")] if reason == "ProjectProvisioned" else []
+            status = (await sample.read(here)).get("status") or {}
+            wanted = [status["projectID"]] if "projectID" in status else []
             if [row["id"] for row in rows] != wanted:
                 raise Surprise(f"Keystone has {len(rows)} projects named {name!r}, ids {[row['id'] for row in rows]}")
             shown_as = f"id {rows[0]['id']}, domain {rows[0]['domain_id']}" if rows else "no such project"
             console.print(f"  {name:16} {shown_as}")
 
 
-async def _take_back(console: Console, here: Stack, orders: list[Any]) -> None:
+async def _prove_service(console: Console, here: Stack) -> None:
+    """Logs in as the service would, rotates, and shows that the old password is refused."""
+    async with KeystoneAPI(here) as keystone:
+        before = await _clouds_yaml(here)
+        token = await keystone.login_with(before)
+        if token is None:
+            raise Surprise("Keystone refuses the delivered credentials")
+        roles = ", ".join(sorted(role["name"] for role in token["roles"]))
+        catalog = [entry for entry in token["catalog"] if entry["name"] == SERVICE.name]
+        console.print(f"\n  logged in with Secret {SERVICE.namespace}/{SERVICE.name}-credentials: roles {roles}")
+        console.print(
+            f"  the catalog lists {len(catalog[0]['endpoints']) if catalog else 0} endpoints of {SERVICE.name}"
+        )
+        client = await Client.connect(temporal.address(here))
+        order = client.get_workflow_handle(f"{SERVICE.kind}:{SERVICE.namespace}/{SERVICE.name}")
+        answer = await order.execute_update("rotate", result_type=dict)
+        await _follow(console, here, (SERVICE,))
+        after = await _clouds_yaml(here)
+        if await keystone.login_with(after) is None or await keystone.login_with(before) is not None:
+            raise Surprise("after the rotation the new password must log in, and the old one must not")
+        console.print(
+            f"  rotated to generation {answer['generation']}: the new password logs in, the old one is refused"
+        )
+
+
+async def _clouds_yaml(here: Stack) -> str:
+    """What the service reads. Named `admin` in it is the plane's word for the cloud, not who logs in."""
+    found = await kube.get(here, "management", "secrets", SERVICE.namespace, f"{SERVICE.name}-credentials")
+    if found is None:
+        raise Surprise(f"there is no Secret {SERVICE.namespace}/{SERVICE.name}-credentials")
+    text = base64.b64decode(found["data"]["clouds.yaml"]).decode()
+    if yaml.safe_load(text)["clouds"].keys() != {"admin"}:
+        raise Surprise("the delivered clouds.yaml does not name the plane's cloud")
+    return text
+
+
+async def _take_back(console: Console, here: Stack, samples: Sequence[Sample]) -> None:
     """Deletes the orders and looks for anything left of them."""
-    for cluster, order, _ in orders:
-        meta = order["metadata"]
-        await asyncio.to_thread(_delete, here, cluster, meta["namespace"], meta["name"])
+    for sample in samples:
+        await sample.delete(here)
     deadline = time.monotonic() + PATIENCE
-    while any([await _read(here, cluster, order) for cluster, order, _ in orders]):
+    while any([await sample.read(here) for sample in samples]):
         if time.monotonic() > deadline:
             raise Surprise("an order is still there after its deletion; `make logs PART=worker` says more")
         await asyncio.sleep(0.25)
-    children = await kube.items(here, "management", "projects.openstack.k-orc.cloud", "openstack")
-    async with KeystoneAPI(here) as keystone:
-        names = [order["spec"].get("projectName") or order["metadata"]["name"] for _, order, _ in orders]
-        left = [name for name in names if await keystone.projects(name=name)]
-    ours = [
-        c["metadata"]["name"] for c in children if "c5c3.io/keystoneproject-name" in c["metadata"].get("labels", {})
+    if left := [*await _children_left(here), *await _identities_left(here)]:
+        raise Surprise(f"left behind: {', '.join(left)}")
+    console.print("\nDeleted: no order, no child, and in Keystone nothing of theirs is left.")
+
+
+async def _children_left(here: Stack) -> list[str]:
+    kinds = ("projects", "users", "services", "endpoints", "roles", "roleassignments")
+    resources = [f"{kind}.openstack.k-orc.cloud" for kind in kinds]
+    resources += ["secrets", "pushsecrets.external-secrets.io", "externalsecrets.external-secrets.io"]
+    return [
+        f"{resource} {one['metadata']['namespace']}/{one['metadata']['name']}"
+        for resource in resources
+        for namespace in NAMESPACES
+        for one in await kube.items(here, "management", resource, namespace)
+        if any(label.startswith("c5c3.io/keystone") for label in one["metadata"].get("labels") or {})
     ]
-    if left or ours:
-        raise Surprise(f"left behind: projects {left} in Keystone, children {ours} in the cluster")
-    console.print("\nDeleted: no order, no child and no project of theirs is left.")
 
 
-def _delete(here: Stack, cluster: str, namespace: str, name: str) -> None:
-    with Api(kube.kubeconfig(here, cluster)) as api:
-        api.call("DELETE", f"/apis/c5c3.io/v1alpha1/namespaces/{namespace}/keystoneprojects/{name}")
-
-
-async def _read(here: Stack, cluster: str, order: Any) -> dict[str, Any]:
-    meta = order["metadata"]
-    return await kube.get(here, cluster, RESOURCE, meta["namespace"], meta["name"]) or {}
-
-
-def _condition(order: dict[str, Any], type_: str) -> dict[str, Any]:
-    conditions = (order.get("status") or {}).get("conditions") or []
-    return next((condition for condition in conditions if condition["type"] == type_), {})
-
-
-def _table(orders: list[Any], found: list[dict[str, Any]]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for title in ("CLUSTER", "ORDER", "READY", "REASON", "AGE"):
-        table.add_column(title, no_wrap=True)
-    table.add_column("MESSAGE", no_wrap=True, overflow="ellipsis")
-    for (cluster, order, _), live in zip(orders, found, strict=True):
-        meta, ready, project = order["metadata"], _condition(live, "Ready"), _condition(live, "ProjectReady")
-        made = (live.get("metadata") or {}).get("creationTimestamp")
-        age = f"{(dt.datetime.now(dt.UTC) - dt.datetime.fromisoformat(made)).total_seconds():.0f}s" if made else "-"
-        colour = "green" if ready.get("status") == "True" else "yellow"
-        table.add_row(
-            cluster,
-            f"{meta['namespace']}/{meta['name']}",
-            f"[{colour}]{ready.get('status', '-')}[/]",
-            project.get("reason", "-"),
-            age,
-            project.get("message", ""),
-        )
-    return table
+async def _identities_left(here: Stack) -> list[str]:
+    async with KeystoneAPI(here) as keystone:
+        names = {sample.body["spec"].get("projectName") or sample.name for sample in (*PROJECTS, SERVICE)}
+        left = [f"project {name}" for name in names if await keystone.projects(name=name)]
+        left += [f"user {SERVICE.name}" for _ in await keystone.users(name=SERVICE.name)]
+        return left + [f"service {SERVICE.name}" for _ in await keystone.services(name=SERVICE.name)]
 
 
 def _next_steps(console: Console, here: Stack) -> None:
     found = stack.environment(here)
     console.print(f"\nTemporal UI: {found.get('TEMPORAL_UI', found['TEMPORAL_ADDRESS'])}")
     console.print("In another terminal:\n")
-    console.print('  eval "$(.venv/bin/python -m deploy.local env)"', markup=False, soft_wrap=True)
-    console.print("  kubectl -n team-a describe keystoneproject reporting", markup=False, soft_wrap=True)
-    console.print(
-        "  temporal workflow signal --workflow-id KeystoneProject:team-a/reporting --name resync",
-        markup=False,
-        soft_wrap=True,
-    )
-    console.print("  kubectl -n team-a delete keystoneproject reporting\n", markup=False, soft_wrap=True)
-    console.print("Ctrl-C leaves this view; the stack stays up until `make down`.\n")
-
-
-async def _later(console: Console, instance: str) -> None:
-    try:
-        await stack.later(instance)
-    except PartError as error:
-        console.print(f"a part that these orders do not need could not be had: {error}")
+    for line in (
+        'eval "$(.venv/bin/python -m deploy.local env)"',
+        "kubectl -n team-a describe keystoneproject reporting",
+        "temporal workflow signal --workflow-id KeystoneProject:team-a/reporting --name resync",
+        "temporal workflow update execute --workflow-id KeystoneService:team-b/reports --name rotate",
+        "kubectl -n team-a delete keystoneproject reporting",
+    ):
+        console.print(f"  {line}", markup=False, soft_wrap=True)
+    console.print("\nCtrl-C leaves this view; the stack stays up until `make down`.\n")
 
 
 def main() -> int:

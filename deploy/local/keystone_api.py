@@ -82,6 +82,11 @@ class KeystoneAPI:
         kind = collection.removesuffix("s")
         return dict((await self.request("POST", f"/{collection}", {kind: fields}))[kind])
 
+    async def ensure_role(self, name: str) -> None:
+        """Makes a role that a cloud has and this one may lack; one that is there is fine."""
+        if not await self.roles(name):
+            await self.create("roles", name=name)
+
     async def delete(self, collection: str, id: str) -> None:
         """Deletes; something that is gone already is fine. A domain is disabled first, as Keystone wants it."""
         try:

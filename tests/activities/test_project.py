@@ -100,7 +100,7 @@ async def test_the_probe_and_the_project_are_what_the_contract_lists(world: Worl
     assert [each["manager"] for each in applied] == ["cobaltcore-operator"]
     (lease,) = await world.leases()
     assert lease["spec"]["holderIdentity"] == ref.workflow_id
-    assert lease["metadata"]["labels"] == ownership_labels(ref)
+    assert lease["metadata"]["labels"] == {**ownership_labels(ref), "c5c3.io/claims": "project"}
 
 
 @pytest.mark.row("P04")

@@ -1,4 +1,4 @@
-"""The desk at which projects are asked for: by an order, or by hand with the very children an order would have.
+"""The desk at which orders are placed, and made by hand with the very children an order would have.
 
 Both ways write as the same user over the same client, and learn how it went from one watch that was open before the
 first write. Neither ever polls for what is timed.
@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from types import TracebackType
 from typing import Self
 
-from activities.cluster import CONTROL_PLANE, KEYSTONE_PROJECT, KORC_PROJECT, LEASE, Cluster, Kind, Object
+from activities.cluster import CONTROL_PLANE, KEYSTONE_PROJECT, KINDS, KORC_PROJECT, LEASE, Cluster, Kind, Object
 from activities.clusters import connect_management
 from activities.errors import ClusterError
 from deploy.local import kube
@@ -96,7 +96,14 @@ class Sight:
 
 
 class Desk:
-    """Use it with `async with`."""
+    """The desk for projects. Use it with `async with`."""
+
+    kind = KEYSTONE_PROJECT
+    segment = "keystoneproject"
+    made: tuple[Kind, ...] = (KORC_PROJECT,)
+    """The kinds of the children that are made by hand beside the plane."""
+    beside: tuple[Kind, ...] = ()
+    """The same beside the order."""
 
     def __init__(self, stack: Stack) -> None:
         self._stack = stack
@@ -121,21 +128,32 @@ class Desk:
             return list(await asyncio.gather(*(self._ordered(sight, name, batch) for name in names)))
 
     async def by_hand(self, names: Sequence[str], batch: str) -> list[float]:
-        """Probe, look, delete the probe, create the Project, look: as K-ORC's documentation has it, by one script."""
+        """Makes for each the children that an order would have, as K-ORC's documentation has it, by one script."""
         labels = {LABEL: batch}
-        async with Sight(self.cluster, KORC_PROJECT, self.plane.namespace, labels).open() as sight:
-            return list(await asyncio.gather(*(self._by_hand(sight, name, labels) for name in names)))
+        async with AsyncExitStack() as stack:
+            sights = {
+                kind.kind: await stack.enter_async_context(Sight(self.cluster, kind, namespace, labels).open())
+                for kind, namespace in self.places()
+            }
+            return list(await asyncio.gather(*(self._timed(name, labels, sights) for name in names)))
+
+    def places(self) -> list[tuple[Kind, str]]:
+        return [(kind, self.plane.namespace) for kind in self.made] + [(kind, NAMESPACE) for kind in self.beside]
 
     def orders(self, batch: str) -> AbstractAsyncContextManager[Sight]:
-        return Sight(self.cluster, KEYSTONE_PROJECT, NAMESPACE, {LABEL: batch}).open()
+        return Sight(self.cluster, self.kind, NAMESPACE, {LABEL: batch}).open()
 
     async def order(self, name: str, batch: str, *, namespace: str = NAMESPACE, plane: tuple[str, str] = PLANE) -> None:
         body = {
             "metadata": {"name": name, "namespace": namespace, "labels": {LABEL: batch}},
-            "spec": {"controlPlaneRef": {"namespace": plane[0], "name": plane[1]}},
+            "spec": {"controlPlaneRef": {"namespace": plane[0], "name": plane[1]}, **self.spec(name)},
         }
         async with self._writing:
-            await self.cluster.create(KEYSTONE_PROJECT, body)
+            await self.cluster.create(self.kind, body)
+
+    def spec(self, name: str) -> Object:
+        """What is ordered, beside the plane."""
+        return {}
 
     async def _ordered(self, sight: Sight, name: str, batch: str) -> float:
         began = time.perf_counter()
@@ -143,34 +161,50 @@ class Desk:
         await sight.until(name, ready)
         return time.perf_counter() - began
 
-    async def _by_hand(self, sight: Sight, name: str, labels: Mapping[str, str]) -> float:
+    async def _timed(self, name: str, labels: Mapping[str, str], sights: Mapping[str, Sight]) -> float:
         began = time.perf_counter()
-        probe, project = (_labelled(make(reference(name), self.plane, name), labels) for make in _BODIES)
-        probed = probe["metadata"]["name"]
-        async with self._writing:
-            await self.cluster.create(KORC_PROJECT, probe)
-        seen = await sight.until(probed, _answered)
-        if korc.read_probe(KorcObject.model_validate(seen)) is not korc.Probe.ABSENT:
-            raise Unexpected(f"a project named {name} exists already")
-        async with self._writing:
-            await self.cluster.delete(KORC_PROJECT, self.plane.namespace, probed, seen["metadata"]["uid"])
-            await self.cluster.create(KORC_PROJECT, project)
-        await sight.until(project["metadata"]["name"], _available)
+        await self.make(name, labels, sights)
         return time.perf_counter() - began
+
+    async def make(self, name: str, labels: Mapping[str, str], sights: Mapping[str, Sight]) -> None:
+        """Probe, look, delete the probe, create the Project, look."""
+        ref = self.reference(name)
+        await self.gated(children.probe(ref, self.plane, name), children.project(ref, self.plane, name), labels, sights)
+
+    async def gated(
+        self, probe: Object, child: Object, labels: Mapping[str, str], sights: Mapping[str, Sight]
+    ) -> Object:
+        """A managed child past its probe, and as it is once it is Available."""
+        seen = await self.wrote(probe, labels, sights, _answered)
+        if korc.read_probe(KorcObject.model_validate(seen)) is not korc.Probe.ABSENT:
+            raise Unexpected(f"what {probe['metadata']['name']} asks for exists already")
+        meta = seen["metadata"]
+        async with self._writing:
+            await self.cluster.delete(KINDS[probe["kind"]], meta["namespace"], meta["name"], meta["uid"])
+        return await self.wrote(child, labels, sights, available)
+
+    async def wrote(
+        self, body: Object, labels: Mapping[str, str], sights: Mapping[str, Sight], holds: Callable[[Object], bool]
+    ) -> Object:
+        """Creates a child, with our label in place of the ownership marks: no order is rung for one made by hand."""
+        meta = {key: value for key, value in body["metadata"].items() if key != "ownerReferences"}
+        async with self._writing:
+            await self.cluster.create(KINDS[body["kind"]], {**body, "metadata": {**meta, "labels": dict(labels)}})
+        return await sights[body["kind"]].until(body["metadata"]["name"], holds)
 
     # -- what is left -------------------------------------------------------------------------------------------
 
     async def clear(self, batch: str) -> float:
         """Deletes what carries the batch's label, waits until it is gone; seconds that took."""
         began = time.perf_counter()
-        for kind, namespace in ((KEYSTONE_PROJECT, NAMESPACE), (KORC_PROJECT, self.plane.namespace)):
+        for kind, namespace in ((self.kind, NAMESPACE), *self.places()):
             await self.delete_all(kind, namespace, {LABEL: batch})
         await eventually(lambda: self.cleared(batch), PATIENCE)
         return time.perf_counter() - began
 
     async def cleared(self, batch: str) -> bool:
         """Whether nothing carries the batch's label any more."""
-        where = ((KEYSTONE_PROJECT, NAMESPACE), (KORC_PROJECT, self.plane.namespace))
+        where = ((self.kind, NAMESPACE), *self.places())
         found = [await self.cluster.list(kind, namespace, labels={LABEL: batch}) for kind, namespace in where]
         return not any(listed["items"] for listed in found)
 
@@ -187,10 +221,10 @@ class Desk:
         """Children and claims of orders, in words; none is what a deletion should leave."""
         wanted = set(names)
         found = []
-        for kind in (KORC_PROJECT, LEASE):
+        for kind in (*self.made, LEASE):
             for item in (await self.cluster.list(kind, self.plane.namespace))["items"]:
                 labels = item["metadata"].get("labels") or {}
-                if labels.get("c5c3.io/keystoneproject-name") in wanted:
+                if labels.get(f"c5c3.io/{self.segment}-name") in wanted:
                     found.append(f"{kind.kind} {item['metadata']['name']}")
         return found
 
@@ -198,13 +232,16 @@ class Desk:
         """The names of the orders, of their children and of their claims."""
         found = set(names)
         for name in names:
-            ref = reference(name, namespace)
+            ref = self.reference(name, namespace)
             found |= {
                 children.project_name(ref),
                 children.probe_name(ref),
                 children.claim(self.plane, name),
             }
         return found
+
+    def reference(self, name: str, namespace: str = NAMESPACE) -> OrderRef:
+        return reference(name, namespace, self.kind.kind)
 
 
 async def eventually(holds: Callable[[], Awaitable[bool]], seconds: float = 60, every: float = 0.2) -> None:
@@ -216,8 +253,8 @@ async def eventually(holds: Callable[[], Awaitable[bool]], seconds: float = 60, 
             await asyncio.sleep(every)
 
 
-def reference(name: str, namespace: str = NAMESPACE) -> OrderRef:
-    return OrderRef(kind="KeystoneProject", cluster="", namespace=namespace, name=name)
+def reference(name: str, namespace: str = NAMESPACE, kind: str = KEYSTONE_PROJECT.kind) -> OrderRef:
+    return OrderRef(kind=kind, cluster="", namespace=namespace, name=name)
 
 
 def ready(order: Object) -> bool:
@@ -234,16 +271,8 @@ def _answered(probe: Object) -> bool:
     return korc.read_probe(KorcObject.model_validate(probe)) is not korc.Probe.PENDING
 
 
-def _available(project: Object) -> bool:
-    seen = KorcObject.model_validate(project)
+def available(child: Object) -> bool:
+    seen = KorcObject.model_validate(child)
     if words := korc.terminal(seen):
         raise Unexpected(f"K-ORC has given up on {seen.metadata.name}: {words}")
-    return korc.up_to_date(seen) and bool(seen.status.id)
-
-
-def _labelled(body: Object, labels: Mapping[str, str]) -> Object:
-    """With our label in place of the ownership labels: no order is rung for a child made by hand."""
-    return {**body, "metadata": {**body["metadata"], "labels": dict(labels)}}
-
-
-_BODIES = (children.probe, children.project)
+    return korc.up_to_date(seen)

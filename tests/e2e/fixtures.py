@@ -21,7 +21,8 @@ from deploy.local.keystone_api import KeystoneAPI
 from deploy.local.part import Stack
 from deploy.local.parts import keystone, mariadb, operator, temporal
 from tests.e2e.collector import collector
-from tests.e2e.stage import Order, Stage, unique
+from tests.e2e.services import Service
+from tests.e2e.stage import CP, Object, Order, Plane, Stage, unique
 
 PARTS = (
     "controllers-management",
@@ -78,4 +79,31 @@ async def place(real_stack: Stage) -> AsyncIterator[Callable[..., Order]]:
     await asyncio.gather(*(order.delete() for order in made))
     await asyncio.gather(*(order.gone(120) for order in made))
     left = [child["metadata"]["name"] for order in made for child in await order.children()]
+    assert left == []
+
+
+@pytest_asyncio.fixture
+async def register(real_stack: Stage) -> AsyncIterator[Callable[..., Service]]:
+    """Makes KeystoneServices that are not placed yet; what was placed is deleted, and must leave nothing behind."""
+    made: list[Service] = []
+
+    def one(
+        stem: str = "service",
+        *,
+        name: str = "",
+        namespace: str = "team-a",
+        plane: Plane = CP,
+        catalog: Object | None = None,
+        account: Object | Callable[[str], Object] | None = None,
+    ) -> Service:
+        """`account` may be made of the order's name, for what has to be unique."""
+        name = name or unique(stem)
+        block = account(name) if callable(account) else account
+        made.append(Service(real_stack, name, namespace, plane, catalog, block))
+        return made[-1]
+
+    yield one
+    await asyncio.gather(*(service.delete() for service in made))
+    await asyncio.gather(*(service.gone(120) for service in made))
+    left = [name for service in made for name in await service.objects()]
     assert left == []

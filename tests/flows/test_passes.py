@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from temporalio import activity
 from temporalio.api.enums.v1 import EventType
 
 from activities.errors import ClusterError
@@ -14,16 +15,17 @@ from tests.flows.world import Stop, World, waiting
 from workflows.api.controlplane import PAUSED
 from workflows.keystoneproject import children, reasons
 from workflows.scaffold import search
-from workflows.scaffold.verdict import Decision, Verdict
+from workflows.scaffold.steps import Task
+from workflows.scaffold.verdict import Decision, Outcome, Verdict
 
 
-async def test_an_order_becomes_ready_in_one_pass(serve: Serve) -> None:
+async def test_a_new_order_becomes_ready_in_one_step(serve: Serve) -> None:
     world = World("one-pass")
     world.order(finalized=False)
     async with serve(world) as flow:
         await flow.ring()
         await flow.idle(1)
-        assert world.calls == ["admit", "provision_project", "report"]
+        assert world.calls == ["admit"]
         assert world.home.writes == ["update keystoneprojects", "patch keystoneprojects"]
         assert world.live is not None
         assert world.live["metadata"]["finalizers"] == [children.FINALIZER]
@@ -36,7 +38,40 @@ async def test_an_order_becomes_ready_in_one_pass(serve: Serve) -> None:
         }
         said = {each["type"]: (each["status"], each["reason"]) for each in world.live["status"]["conditions"]}
         assert said == {"ProjectReady": ("True", "ProjectProvisioned"), "Ready": ("True", "AllReady")}
-        assert len(await flow.events()) <= 25
+        assert len(await flow.events()) <= 12
+
+
+async def test_what_fails_in_the_admission_of_a_new_order_is_left_to_its_step(serve: Serve) -> None:
+    world = World("left-to-steps")
+    world.order(finalized=False)
+
+    async def provision(task: Task) -> Outcome:
+        if activity.info().activity_type == "admit":
+            raise ClusterError("creating Project", 503, "Unavailable", "for a moment")
+        return world.provisioned().outcome
+
+    world.provision = provision
+    async with serve(world) as flow:
+        await flow.ring()
+        await flow.idle(1)
+        assert world.calls == ["admit", "provision_project", "report"]
+        assert world.condition("Ready")["status"] == "True"
+
+
+async def test_a_new_order_that_moved_before_its_report_is_read_again(serve: Serve) -> None:
+    world = World("moved-in-admit")
+    world.order(finalized=False)
+
+    async def provision(task: Task) -> Outcome:
+        if world.count("admit") == 1:
+            world.touch(generation=2)
+        return world.provisioned().outcome
+
+    world.provision = provision
+    async with serve(world) as flow:
+        await flow.ring()
+        await until(lambda: world.condition("Ready").get("observedGeneration") == 2)
+        assert [call for call in world.calls if call != "settle"][:3] == ["admit", "report", "admit"]
 
 
 async def test_a_pass_that_changes_nothing_costs_at_most_16_events(serve: Serve) -> None:

@@ -16,6 +16,7 @@ from activities.cluster import CONTROL_PLANE, KEYSTONE_PROJECT, Cluster, Kind, O
 from activities.clusters import Clusters
 from activities.errors import ClusterError, Conflict, at_boundary
 from activities.orders import Looked, Orders
+from activities.pen import Pen
 from workflows.api.controlplane import ControlPlane
 from workflows.keystoneproject import children, reasons
 from workflows.scaffold import gates
@@ -240,6 +241,7 @@ class FakeKind:
     kind = KEYSTONE_PROJECT
     finalizer = children.FINALIZER
     finalizer_first = False
+    condition_types: tuple[str, ...] = reasons.CONDITIONS
     blocks: tuple[str, ...] = ()
 
     def __init__(self, world: World) -> None:
@@ -258,6 +260,10 @@ class FakeKind:
     async def provision(self, task: Task) -> Outcome:
         with at_boundary():
             return await self._world.provision(task) if self._world.provision else self._decision().outcome
+
+    async def provide(self, task: Task, pen: Pen) -> Outcome:
+        """The same, from within the `admit` of a new order."""
+        return await self.provision(task)
 
     async def take_down(self, task: Task) -> Removal:
         with at_boundary():

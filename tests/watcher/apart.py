@@ -145,14 +145,14 @@ async def place_on(stack: Stack) -> AsyncIterator[Place]:
 
 
 class Mine(Recorder):
-    """A doorbell that hears of one namespace's orders only: others test on the same API server."""
+    """A doorbell that hears of some namespaces' orders only: others test on the same API server."""
 
-    def __init__(self, namespace: str) -> None:
+    def __init__(self, *namespaces: str) -> None:
         super().__init__()
-        self._namespace = namespace
+        self.namespaces = namespaces
 
     async def ring(self, ref: OrderRef, plane: Plane | None) -> str:
-        return await super().ring(ref, plane) if ref.namespace == self._namespace else "rung"
+        return await super().ring(ref, plane) if ref.namespace in self.namespaces else "rung"
 
     def take(self) -> list[OrderRef]:
         """The rings since the last time."""
@@ -161,10 +161,12 @@ class Mine(Recorder):
 
 
 @asynccontextmanager
-async def watching(cluster: Cluster, doorbell: Doorbell, pace: Pace | None = None) -> AsyncIterator[Engine]:
+async def watching(
+    cluster: Cluster, doorbell: Doorbell, pace: Pace | None = None, rates: Rates = RATES
+) -> AsyncIterator[Engine]:
     """The active replica, once everything it counts was heard."""
     try:
-        async with running(Engine(cluster, doorbell, "c5c3-clusters", rates=RATES, pace=pace)) as engine:
+        async with running(Engine(cluster, doorbell, "c5c3-clusters", rates=rates, pace=pace)) as engine:
             await until(lambda: not engine.stale(90))
             yield engine
     finally:

@@ -66,6 +66,7 @@ def put(found: Object, path: str, value: Any) -> Object:
         ("child", "metadata/uid", "other", True),
         ("child", "metadata/generation", 2, True),
         ("child", "metadata/labels", {}, True),
+        ("child", "metadata/ownerReferences", [{"name": "x"}], True),
         ("child", "metadata/deletionTimestamp", "2026-11-30T00:00:00Z", True),
         ("child", "status/id", "1234", True),
         ("child", "status/conditions/0/status", "True", True),

@@ -234,6 +234,11 @@ def test_what_is_nothing_to_an_order_that_is_ready(house: House) -> None:
         ("ADDED", child("b", status="True"), False),
         ("ADDED", probe, True),
         ("MODIFIED", {**probe, "status": child(status="False")["status"]}, True),
+        (
+            "MODIFIED",
+            {**probe, "metadata": {**probe["metadata"], "generation": 2, "deletionTimestamp": DELETING}},
+            True,
+        ),
         ("DELETED", probe, True),
         ("MODIFIED", probe, False),
     ]

@@ -60,7 +60,7 @@ class Real(Mine):
         self._through = through
 
     async def ring(self, ref: OrderRef, plane: Plane | None) -> str:
-        if ref.namespace == self._namespace:
+        if ref.namespace in self.namespaces:
             await self._through.ring(ref, plane)
         return await super().ring(ref, plane)
 

@@ -97,6 +97,11 @@ COMPOSED, DECOMPOSED = unicodedata.normalize("NFC", "glancé"), unicodedata.norm
         ("ÀÉÎÕÜ", "aeiou"),
         ("ẞ", "ß"),
         ("\u212bngström", "angstrom"),  # the Ångström sign
+        ("admın", "admin"),
+        ("ſervice-glance", "service-glance"),
+        ("ẛervice-glance", "service-glance"),
+        ("ßervice-glance", "service-glance"),
+        ("admin  ", "admin"),
     ],
 )
 def test_keystone_takes_them_for_the_same_name(name: str, other: str) -> None:
@@ -112,6 +117,8 @@ def test_keystone_takes_them_for_the_same_name(name: str, other: str) -> None:
         ("service-glance2", "service-glance"),
         ("ø", "o"),
         ("a b", "ab"),
+        (" admin", "admin"),
+        ("admin\t", "admin"),
     ],
 )
 def test_keystone_tells_them_apart(name: str, other: str) -> None:

@@ -14,7 +14,7 @@ from workflows.scaffold.ownership import Marks, includes, refusal
 
 OURS = ownership_labels(order())
 PREFIX = "reporting-fa5e0ba7-project-"
-MARKS = Marks(labels=OURS, prefix=PREFIX, also=("reporting-credentials",), owner="uid-1")
+MARKS = Marks(labels=OURS, prefix=PREFIX, also=("ExternalSecret/reporting-credentials",), owner="uid-1")
 
 
 def meta(labels: dict[str, str], name: str = f"{PREFIX}project", owner: str = "", controller: bool = True) -> Meta:
@@ -46,11 +46,12 @@ def test_a_same_named_order_elsewhere_owns_other_things() -> None:
 
 
 def test_a_sweep_wants_the_name_too() -> None:
-    assert MARKS.sweeps(meta(OURS))
-    assert MARKS.sweeps(meta(OURS, "reporting-credentials"))
-    assert not MARKS.sweeps(meta(OURS, "reporting"))
-    assert not MARKS.sweeps(meta(OURS, f"x{PREFIX}project"))
-    assert not MARKS.sweeps(meta({}))
+    assert MARKS.sweeps("Project", meta(OURS))
+    assert MARKS.sweeps("ExternalSecret", meta(OURS, "reporting-credentials"))
+    assert not MARKS.sweeps("Secret", meta(OURS, "reporting-credentials"))
+    assert not MARKS.sweeps("Project", meta(OURS, "reporting"))
+    assert not MARKS.sweeps("Project", meta(OURS, f"x{PREFIX}project"))
+    assert not MARKS.sweeps("Project", meta({}))
 
 
 def test_a_refusal_names_the_object_and_the_remedy() -> None:

@@ -213,3 +213,21 @@ def test_an_owner_that_is_gone_or_changed_is_a_difference() -> None:
     for owners in ([], [{**OWNER, "uid": "u-0"}]):
         live.put({**body, "metadata": {**body["metadata"], "ownerReferences": owners}}, READY, synced="1-a")
         waits(judged(live), (Act.APPLY, PUSH))
+
+
+@pytest.mark.row("S12")
+def test_a_strangers_secret_of_the_name_is_not_handed_to_external_secrets() -> None:
+    """It would be taken over without a word, and go with the ExternalSecret."""
+    live = Live()
+    put_source(live)
+    put_push(live)
+    put_consumer(live, "theirs")
+    message = says(judged(live), "ServiceAccountError")
+    assert "Secret team-a/images-credentials exists and was not created by this order" in message
+    meta = {"name": "images-credentials", "namespace": "team-a", "labels": {}}
+    for kind, name in (("ExternalSecret", "images"), ("Deployment", "images-credentials")):
+        live.put({"kind": "Secret", "metadata": {**meta, "ownerReferences": [{"kind": kind, "name": name}]}})
+        says(judged(live), "ServiceAccountError")
+    owner = {"kind": "ExternalSecret", "name": "images-credentials"}
+    live.put({"kind": "Secret", "metadata": {**meta, "ownerReferences": [owner]}})
+    waits(judged(live), (Act.APPLY, FETCH))

@@ -1,14 +1,15 @@
 """One KeystoneProject, served for as long as it exists. One pass fits one screen.
 
-admit (gates, finalizer) -> provision_project (probe, managed Project) -> report; then it waits. A pass over an order
-that is Ready and stays so is its admit alone.
+admit (gates, finalizer) -> provision_project (probe, managed Project) -> report; then it waits. The first pass over a
+new order, and one over an order that is Ready and stays so, is its admit alone.
 """
 
 from __future__ import annotations
 
 from temporalio import workflow
 
-from workflows.scaffold import run
+from workflows.scaffold import passes
+from workflows.scaffold.run import Run, Trouble
 
 with workflow.unsafe.imports_passed_through():
     from workflows.keystoneproject import reasons
@@ -18,7 +19,7 @@ with workflow.unsafe.imports_passed_through():
 
 
 @workflow.defn(name="KeystoneProject", failure_exception_types=[workflow.NondeterminismError])
-class KeystoneProject(run.Run):
+class KeystoneProject(Run):
     """Provisions the order and keeps it so."""
 
     kind = "KeystoneProject"
@@ -34,16 +35,7 @@ class KeystoneProject(run.Run):
         await self.passes(self.one_pass)
 
     async def one_pass(self) -> None:
-        admitted = await self.step(steps.Steps.admit, self.ref, f"admit {self.ref.key}")
-        self.order = admitted.order
-        if admitted.state is steps.State.GONE:
-            raise run.Over
-        if admitted.state is steps.State.DELETING:
-            if not self.order.finalized:
-                raise run.Over
-            await self.hand_over("KeystoneProjectTeardown")
-        if admitted.trouble:
-            raise run.Trouble(admitted.trouble)
+        admitted = await passes.admitted(self, "KeystoneProjectTeardown")
         if admitted.refused:
             outcome = Outcome(verdicts=admitted.refused)
         elif admitted.found is not None:
@@ -55,6 +47,6 @@ class KeystoneProject(run.Run):
     async def _provision(self, task: steps.Task) -> Outcome:
         try:
             return await self.step(steps.Steps.provision_project, task, f"provision project for {self.ref.key}")
-        except run.Trouble as trouble:
+        except Trouble as trouble:
             retry = trouble.type == reasons.TRANSPORT_RETRY_FAILED
             return self.trouble_verdict(reasons.PROJECT_READY, trouble.type if retry else reasons.ERROR, trouble)

@@ -48,8 +48,13 @@ def labels(order: OrderRef) -> dict[str, str]:
 
 
 def marks(order: OrderRef, uid: str) -> Marks:
-    """By what the order's children are known; the name of what services read does not carry the prefix."""
-    return Marks(labels=labels(order), prefix=prefix(order), also=(f"{order.name}-credentials",), owner=uid)
+    """By what the order's children are known.
+
+    What services read does not carry the prefix. Of the two that bear its name only the ExternalSecret is the order's:
+    External Secrets copies that one's labels onto the Secret, and takes the Secret back itself.
+    """
+    also = (f"ExternalSecret/{order.name}-credentials",)
+    return Marks(labels=labels(order), prefix=prefix(order), also=also, owner=uid)
 
 
 def password_prefix(order: OrderRef) -> str:

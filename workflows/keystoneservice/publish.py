@@ -11,7 +11,7 @@ from workflows.keystoneservice import children, delivery, reasons
 from workflows.keystoneservice.blocks import false
 from workflows.keystoneservice.children import Registration
 from workflows.scaffold.child import Body, Seen, Standing, as_declared, standing_before_spec, the, write
-from workflows.scaffold.ownership import includes
+from workflows.scaffold.ownership import includes, refusal
 from workflows.scaffold.verdict import Act, Decision, Verdict
 
 
@@ -48,10 +48,14 @@ def judge_publish(reg: Registration, generation: int, content: Content | None, s
     before = external.metadata.annotations.get(delivery.FORCE_SYNC, "") if external else ""
     if not _fresh(pushed, before, content.digest):
         return _wait(f"{the(push)} has not brought the password to OpenBao yet{_words(pushed)}")
+    consumer = seen.of({"kind": "Secret", "metadata": {"name": delivery.consumer_name(reg.order)}})
+    if external is None and consumer is not None and not _fetched(consumer, reg):
+        # External Secrets would take it over without a word, drop its keys, and delete it with the ExternalSecret.
+        message = refusal("Secret", reg.order.namespace, delivery.consumer_name(reg.order))
+        return Decision(verdict=false(reasons.ACCOUNT_READY, reasons.ACCOUNT_ERROR, message))
     fetch = delivery.external_secret(reg, content.digest, pushed.status.synced_resource_version)
     if (decision := _unless_declared(reg, fetch, seen)) is not None:
         return decision
-    consumer = seen.of({"kind": "Secret", "metadata": {"name": delivery.consumer_name(reg.order)}})
     if consumer is None or consumer.data.get("password") != content.source["password"]:
         state = "does not hold the current password yet" if consumer else "does not exist yet"
         words = _words(seen.of(fetch))
@@ -84,6 +88,14 @@ def _unless_declared(
         if as_declared(live, {**wanted, "metadata": marked}) and includes(live.data, data or {}):
             return None
     return _wait(f"{the(wanted)} has yet to be written.").model_copy(update={"do": (write(Act.APPLY, wanted),)})
+
+
+def _fetched(consumer: KorcObject, reg: Registration) -> bool:
+    """Whether External Secrets made it for the order."""
+    name = delivery.consumer_name(reg.order)
+    return any(
+        each.get("kind") == "ExternalSecret" and each.get("name") == name for each in consumer.metadata.owner_references
+    )
 
 
 def _fresh(pushed: KorcObject, before: str, digest: str) -> bool:

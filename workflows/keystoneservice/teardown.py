@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from temporalio import workflow
 
-from workflows.scaffold import passes, run
+from workflows.scaffold import passes
+from workflows.scaffold.run import Run
 
 with workflow.unsafe.imports_passed_through():
     from workflows.keystoneservice import reasons
@@ -16,7 +17,7 @@ with workflow.unsafe.imports_passed_through():
 
 
 @workflow.defn(name="KeystoneServiceTeardown", failure_exception_types=[workflow.NondeterminismError])
-class KeystoneServiceTeardown(run.Run):
+class KeystoneServiceTeardown(Run):
     """Undoes what the order's other workflow did; patient while the ControlPlane exists, open once it is gone."""
 
     kind = "KeystoneService"

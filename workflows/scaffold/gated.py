@@ -24,16 +24,13 @@ from workflows.scaffold.child import (
     the,
     write,
 )
+from workflows.scaffold.naming import CLAIMS
 from workflows.scaffold.order import OrderRef
 from workflows.scaffold.ownership import Marks, refusal
 from workflows.scaffold.verdict import Act, Write
 
 PROBE_TRUST = timedelta(minutes=15)
 """How long a resolved probe is believed: an import never notices that what it found is gone, so it is asked anew."""
-
-
-CLAIMS = "c5c3.io/claims"
-"""Label of a claim: the kind of what it stands for, by which the claims of a part of an order are dropped."""
 
 
 class Gated(Model):

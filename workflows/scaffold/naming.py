@@ -27,12 +27,20 @@ def ownership_labels(order: OrderRef) -> dict[str, str]:
 
 
 def keystone_name_key(name: str) -> str:
-    """The name as Keystone's identity tables compare it (`*_general_ci`): without case, without accents.
+    """The name as Keystone's identity tables compare it (`*_general_ci`): without case, accents and blanks at its end.
 
-    NFD, drop category Mn, NFC, lower: `lower`, not `casefold`, which would also equate ß with ss (doubt 12.19).
+    NFD, drop category Mn, NFC, lower: `lower`, not `casefold`, which would also equate ß with ss (doubt 12.19). Three
+    letters have no accent to drop and are others to MariaDB all the same.
     """
     bare = "".join(char for char in unicodedata.normalize("NFD", name) if unicodedata.category(char) != "Mn")
-    return unicodedata.normalize("NFC", bare).lower()
+    return unicodedata.normalize("NFC", bare).lower().translate(_ALIKE).rstrip(" ")
+
+
+_ALIKE = str.maketrans("ıſß", "iss")
+
+
+CLAIMS = "c5c3.io/claims"
+"""Label of a claim: the kind of the identity that it stands for, `User` for example."""
 
 
 def claim_name(plane: str, kind: str, scope: str, name: str) -> str:

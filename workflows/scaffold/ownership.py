@@ -11,7 +11,7 @@ from workflows.api.meta import Meta, Model
 class Marks(Model):
     """By what an order's children are known: their labels, and how their names begin.
 
-    also   names of children that do not begin so
+    also   `Kind/name` of children that do not begin so
     owner  the order's uid; being controlled by it counts as the labels do
     """
 
@@ -29,9 +29,9 @@ class Marks(Model):
             each.get("controller") and each.get("uid") == self.owner for each in meta.owner_references
         )
 
-    def sweeps(self, meta: Meta) -> bool:
+    def sweeps(self, kind: str, meta: Meta) -> bool:
         """Whether a sweep may delete it: ownership and name must both say that it is the order's child."""
-        return self.own(meta) and (meta.name.startswith(self.prefix) or meta.name in self.also)
+        return self.own(meta) and (meta.name.startswith(self.prefix) or f"{kind}/{meta.name}" in self.also)
 
 
 def refusal(kind: str, namespace: str, name: str) -> str:

@@ -90,7 +90,7 @@ def _ours(kinds: Sequence[str], marks: Marks, seen: Seen, keep: Callable[[str], 
     ours: list[tuple[str, KorcObject]] = []
     for each, child in seen.children.items():
         kind, _, name = each.partition("/")
-        if kind in kinds and not keep(name) and marks.sweeps(child.metadata):
+        if kind in kinds and not keep(name) and marks.sweeps(kind, child.metadata):
             ours.append((kind, child))
     return sorted(ours, key=lambda each: (kinds.index(each[0]), _unmanaged(each[1]), each[1].metadata.name))
 

@@ -73,7 +73,8 @@ class Admitted(Model):
     """The answer of `admit` and `examine`.
 
     refused  verdicts of the gate that holds the order
-    found    how an order that was Ready already stands, when no step has anything to do for it
+    found    how the order stands, when its steps have nothing left to do in this pass: it was Ready and still is, or it
+             is new and they were all taken in its admission
     trouble  what could not be found out although the order itself could be read
     """
 
@@ -144,7 +145,10 @@ class Steps:
 
     @activity.defn(name="admit")
     async def admit(self, ref: OrderRef) -> Admitted:
-        """Reads the order and its plane, asks the gates, puts the finalizer on, looks whether all is as it was."""
+        """Reads the order and its plane, asks the gates, puts the finalizer on, looks whether all is as it was.
+
+        A new order, which gets its finalizer here, goes straight on: through the kind's steps to its first status.
+        """
         raise NotImplementedError
 
     @activity.defn(name="examine")
