@@ -15,6 +15,7 @@ from activities.cluster import CONTROL_PLANE, KEYSTONE_SERVICE
 from activities.clusters import Clusters
 from activities.errors import at_boundary
 from activities.orders import Looked, Orders
+from activities.pen import Pen
 from tests.flows.world import PLANE_KEY, FakeClusters, World
 from workflows.api.controlplane import ControlPlane
 from workflows.keystoneservice import children, gates, reasons
@@ -99,6 +100,7 @@ class FakeService:
     kind = KEYSTONE_SERVICE
     finalizer = children.FINALIZER
     finalizer_first = True
+    condition_types: tuple[str, ...] = reasons.CONDITIONS
     blocks: tuple[str, ...] = ()
 
     def __init__(self, world: ServiceWorld) -> None:
@@ -112,6 +114,10 @@ class FakeService:
 
     def refused(self, order: OrderSeen, gate: shared.Gate) -> tuple[Verdict, ...]:
         return gates.refused(order.spec, gate)
+
+    async def provide(self, task: Task, pen: Pen) -> Outcome | None:
+        """As the product's: its steps are to be seen one by one."""
+        return None
 
     async def provision_catalog(self, task: Task) -> Outcome:
         self._world.tasks.append(("provision_catalog", task))
