@@ -37,7 +37,7 @@ from activities.clusters import Clusters, connect_management, connect_target
 from activities.errors import ClusterError
 from activities.keystoneproject import KeystoneProjects
 from activities.keystoneservice import KeystoneServices
-from activities.orders import Orders
+from activities.orders import KindSteps, Orders
 from deploy.local import kube
 from deploy.local.part import Stack
 from tests.audit import Audit
@@ -119,8 +119,8 @@ class World:
     def __post_init__(self) -> None:
         self.projects = KeystoneProjects(self.clusters)
         self.services = KeystoneServices(self.clusters)
-        kinds = {"KeystoneProject": self.projects, "KeystoneService": self.services}
-        self.orders = Orders(self.clusters, kinds)
+        self.kinds: dict[str, KindSteps] = {"KeystoneProject": self.projects, "KeystoneService": self.services}
+        self.orders = Orders(self.clusters, self.kinds)
 
     # -- arranging ----------------------------------------------------------------------------------------------
 
@@ -260,9 +260,10 @@ class World:
     async def task(self, ref: OrderRef) -> Task:
         """What `admit` hands to the kind's step, which it does not take itself where the finalizer is on already."""
         meta = (await self.live(ref))["metadata"]
-        if children.FINALIZER not in (finalizers := meta.get("finalizers") or []):
-            body = {"metadata": {"finalizers": [*finalizers, children.FINALIZER]}}
-            await self.home(ref.cluster).patch(KEYSTONE_PROJECT, ref.namespace, ref.name, body)
+        finalizer = self.kinds[ref.kind].finalizer
+        if finalizer not in (finalizers := meta.get("finalizers") or []):
+            body = {"metadata": {"finalizers": [*finalizers, finalizer]}}
+            await self.home(ref.cluster).patch(ORDER_KINDS[ref.kind], ref.namespace, ref.name, body)
         admitted = await run(self.orders.admit, ref)
         assert admitted.state is State.PRESENT, admitted
         assert not admitted.refused, admitted.refused
