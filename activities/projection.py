@@ -233,15 +233,17 @@ class Projection:
         self._written(kind.kind, live)
 
     async def _detach(self, kind: Kind, child: KorcObject) -> Object:
-        """Makes K-ORC forget the resource instead of deleting it, when the child goes."""
-        meta = child.metadata
+        """Makes the child's controller forget what it made of it instead of deleting that, when the child goes."""
+        meta, pushed = child.metadata, kind.kind == "PushSecret"
         body = {
             "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
-            "spec": {"managedOptions": {"onDelete": "detach"}},
+            "spec": {"deletionPolicy": "None"} if pushed else {"managedOptions": {"onDelete": "detach"}},
         }
         live = await self._cluster.patch(kind, meta.namespace, meta.name, body)
         _log.warning(
-            "let go of a resource in Keystone that may be a stranger's: it stays when the child is deleted",
+            "let go of what was pushed to a store that is gone: it stays in OpenBao"
+            if pushed
+            else "let go of a resource in Keystone that may be a stranger's: it stays when the child is deleted",
             extra={"order": self._ref.workflow_id, "child": f"{kind.kind} {meta.namespace}/{meta.name}"},
         )
         return live
