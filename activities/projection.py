@@ -29,7 +29,7 @@ from workflows.scaffold.verdict import Act, Write
 
 _log = logging.getLogger(__name__)
 
-LINGER_SECONDS = 4.0
+LINGER_SECONDS = 8.0
 """How long a step that has just written stays to see what becomes of it: K-ORC answers in about a second, and an answer
 seen here saves a ring, a pass and their requests."""
 
@@ -251,15 +251,17 @@ class Projection:
         return await self._at(kind.kind).patch(kind, meta.namespace, meta.name, {"metadata": {"uid": meta.uid}, **body})
 
     async def _detach(self, kind: Kind, child: KorcObject) -> Object:
-        """Makes K-ORC forget the resource instead of deleting it, when the child goes."""
-        meta = child.metadata
+        """Makes the child's controller forget what it made of it instead of deleting that, when the child goes."""
+        meta, pushed = child.metadata, kind.kind == "PushSecret"
         body = {
             "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
-            "spec": {"managedOptions": {"onDelete": "detach"}},
+            "spec": {"deletionPolicy": "None"} if pushed else {"managedOptions": {"onDelete": "detach"}},
         }
         live = await self._cluster.patch(kind, meta.namespace, meta.name, body)
         _log.warning(
-            "let go of a resource in Keystone that may be a stranger's: it stays when the child is deleted",
+            "let go of what was pushed to a store that is gone: it stays in OpenBao"
+            if pushed
+            else "let go of a resource in Keystone that may be a stranger's: it stays when the child is deleted",
             extra={"order": self._ref.workflow_id, "child": f"{kind.kind} {meta.namespace}/{meta.name}"},
         )
         return live

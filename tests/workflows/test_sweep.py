@@ -121,3 +121,27 @@ def test_what_is_left_says_whose_turn_it_is() -> None:
     (said,) = [each for each in left if each.startswith("PushSecret")]
     assert "held by pushsecret.externalsecrets.io/finalizer" in said
     assert "K-ORC" not in said
+
+
+def test_what_was_pushed_to_a_store_that_is_gone_is_let_go_of_after_a_while() -> None:
+    """A namespace that is deleted takes its store along, and External Secrets holds the PushSecret for ever (D4)."""
+    gone = 'could not get SecretStore "s", SecretStore.external-secrets.io "s" not found'
+    sealed = "could not get secrets client for store s: Vault is sealed"
+
+    def pushed(message: str, *, seconds: int, policy: str = "Delete") -> Removing:
+        live = whole()
+        push = delivery.push_secret(live.reg, "0" * 64)
+        push["spec"]["deletionPolicy"] = policy
+        made = live.put(push, condition("Ready", "False", "Errored", message), deleting=True, finalizers=("eso",))
+        meta = made.metadata.model_copy(update={"deletion_timestamp": NOW - timedelta(seconds=seconds)})
+        live.children[f"PushSecret/{meta.name}"] = made.model_copy(update={"metadata": meta})
+        return removal(live)
+
+    def acts(found: Removing) -> list[Act]:
+        return [act for act, kind, _ in does(found) if kind == "PushSecret"]
+
+    assert acts(pushed(gone, seconds=31)) == [Act.DETACH]
+    assert acts(pushed(gone, seconds=29)) == []
+    assert acts(pushed(gone, seconds=31, policy="None")) == [], "once is enough"
+    assert acts(pushed(sealed, seconds=3600)) == [], "a store that is there may come back"
+    assert any(sealed in left for left in pushed(sealed, seconds=5).left), "someone can see why"

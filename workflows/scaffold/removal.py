@@ -1,13 +1,14 @@
 """Taking an order's children back: what may be deleted now, in which order, and what is waited for.
 
 K-ORC deletes by name what it never got an id of. So a managed child without one is asked about first, by a probe made
-of the child itself, and let go of when a resource of its name may be a stranger's (contracts 14.2).
+of the child itself, and let go of when a resource of its name may be a stranger's (contracts 14.2). So is what was
+pushed to a store that is gone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from workflows.api.controlplane import ControlPlane
@@ -21,6 +22,9 @@ from workflows.scaffold.verdict import Act, Write
 
 CREATE_GRACE = timedelta(seconds=30)
 """How long a managed child may be without an id because K-ORC is creating its resource at this moment."""
+
+STORE_GRACE = timedelta(seconds=30)
+"""How long a store may be missing that something has to be taken back from: its owner may make it anew."""
 
 _IDENTITY = {"Project": ("name", "domainRef"), "User": ("name", "domainRef"), "Service": ("type", "name")}
 """The kinds that K-ORC takes over and deletes by name, and by which fields it looks them up (contracts 6.3)."""
@@ -57,6 +61,7 @@ def judge_removal(
     for kind, child in _ours(kinds, marks, seen, keep):
         body = _body(kind, child)
         if child.deleting:
+            do += [write(Act.DETACH, body)] if _stranded(kind, child, seen.now) else []
             left.append(_to_be_gone(body, child))
             continue
         if child.metadata.name in asked:
@@ -73,11 +78,25 @@ def judge_removal(
     return Removing(do=tuple(do), left=tuple(left), stays=bool(left) and plane is not None)
 
 
+def _stranded(kind: str, child: KorcObject, now: datetime) -> bool:
+    """Whether External Secrets can never take back what it pushed: the store is gone, with its namespace most likely.
+
+    In a namespace that is being deleted nobody can make it anew, and it would stay for ever (field report D4).
+    """
+    if kind != "PushSecret" or child.spec.get("deletionPolicy") != "Delete":
+        return False
+    since, ready = child.metadata.deletion_timestamp, find(child.status.conditions, "Ready")
+    gone = ready is not None and all(words in ready.message for words in ("could not get", "Store", "not found"))
+    return gone and since is not None and now - since > STORE_GRACE
+
+
 def _to_be_gone(body: dict[str, Any], child: KorcObject) -> str:
-    """Whose turn it is: K-ORC's, which says how far it is, or whoever holds the object."""
-    if body["kind"] in _NOT_KORCS:
-        return f"{the(body)} to be gone (held by {', '.join(child.metadata.finalizers) or 'nobody'})"
-    return f"{the(body)} to be gone (K-ORC: {korc.words(child)})"
+    """Whose turn it is, with the last words on it: K-ORC's, or of whoever holds the object."""
+    if body["kind"] not in _NOT_KORCS:
+        return f"{the(body)} to be gone (K-ORC: {korc.words(child)})"
+    ready = find(child.status.conditions, "Ready")
+    words = f"; External Secrets: {ready.message}" if ready is not None and ready.status != "True" else ""
+    return f"{the(body)} to be gone (held by {', '.join(child.metadata.finalizers) or 'nobody'}{words})"
 
 
 def probe_name(child: KorcObject) -> str:

@@ -53,7 +53,7 @@ class Act(Enum):
     DELETE = "delete"
     CLAIM = "claim the identity"
     UNLATCH = "clear a latched transport error"
-    DETACH = "let go of the resource in Keystone"
+    DETACH = "let go of what was made of it"
 
 
 class Write(Model):
