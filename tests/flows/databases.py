@@ -120,8 +120,8 @@ class FakeDatabase:
         return self._removal()
 
     def _both(self) -> Outcome:
-        database = _found(self._world.database)
-        parcel = _found(self._world.parcel) if database.status else delivery.skipped(database)
+        database = _raised(self._world.database)
+        parcel = _raised(self._world.parcel) if database.status else delivery.skipped(database)
         return Outcome(verdicts=(database, parcel))
 
     def _removal(self) -> Removal:
@@ -132,6 +132,10 @@ class FakeDatabase:
 
 def _found(finding: Finding) -> Verdict:
     with at_boundary():
-        if isinstance(finding, Exception):
-            raise finding
+        return _raised(finding)
+
+
+def _raised(finding: Finding) -> Verdict:
+    if isinstance(finding, Exception):
+        raise finding
     return finding
