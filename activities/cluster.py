@@ -69,6 +69,10 @@ KEYSTONE_APPLICATION_CREDENTIAL = Kind(
     "c5c3.io", "v1alpha1", "keystoneapplicationcredentials", "KeystoneApplicationCredential"
 )
 KEYSTONE_SERVICE = Kind("c5c3.io", "v1alpha1", "keystoneservices", "KeystoneService")
+MARIADB_DATABASE = Kind("c5c3.io", "v1alpha1", "mariadbdatabases", "MariaDBDatabase")
+MARIADB = Kind("k8s.mariadb.com", "v1alpha1", "mariadbs", "MariaDB")
+DATABASE = Kind("k8s.mariadb.com", "v1alpha1", "databases", "Database")
+CERTIFICATE = Kind("cert-manager.io", "v1", "certificates", "Certificate")
 KORC_DOMAIN = Kind("openstack.k-orc.cloud", "v1alpha1", "domains", "Domain")
 KORC_ENDPOINT = Kind("openstack.k-orc.cloud", "v1alpha1", "endpoints", "Endpoint")
 KORC_PROJECT = Kind("openstack.k-orc.cloud", "v1alpha1", "projects", "Project")
@@ -78,9 +82,11 @@ KORC_SERVICE = Kind("openstack.k-orc.cloud", "v1alpha1", "services", "Service")
 KORC_USER = Kind("openstack.k-orc.cloud", "v1alpha1", "users", "User")
 EXTERNAL_SECRET = Kind("external-secrets.io", "v1", "externalsecrets", "ExternalSecret")
 PUSH_SECRET = Kind("external-secrets.io", "v1alpha1", "pushsecrets", "PushSecret")
+VAULT_DYNAMIC_SECRET = Kind("generators.external-secrets.io", "v1alpha1", "vaultdynamicsecrets", "VaultDynamicSecret")
 SECRET_STORE = Kind("external-secrets.io", "v1", "secretstores", "SecretStore")
 CLUSTER_SECRET_STORE = Kind("external-secrets.io", "v1", "clustersecretstores", "ClusterSecretStore")
 LEASE = Kind("coordination.k8s.io", "v1", "leases", "Lease")
+SERVICE_ACCOUNT = Kind("", "v1", "serviceaccounts", "ServiceAccount")
 SECRET = Kind("", "v1", "secrets", "Secret")
 EVENT = Kind("", "v1", "events", "Event")
 
@@ -96,13 +102,18 @@ KINDS: Mapping[str, Kind] = {
         KORC_USER,
         EXTERNAL_SECRET,
         PUSH_SECRET,
+        VAULT_DYNAMIC_SECRET,
+        MARIADB,
+        DATABASE,
+        CERTIFICATE,
+        SERVICE_ACCOUNT,
         LEASE,
         SECRET,
     )
 }
 """The kinds that an order's children are of, by name."""
 
-ORDER_KINDS: Mapping[str, Kind] = {kind.kind: kind for kind in (KEYSTONE_PROJECT, KEYSTONE_SERVICE)}
+ORDER_KINDS: Mapping[str, Kind] = {kind.kind: kind for kind in (KEYSTONE_PROJECT, KEYSTONE_SERVICE, MARIADB_DATABASE)}
 """The kinds a person orders, by name: each is a workflow type of the same name."""
 
 

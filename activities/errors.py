@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
-from workflows.scaffold.steps import MOVED
+from workflows.scaffold.steps import MOVED, OPENBAO
 
 # 409 is decided by the caller; these heal without anybody changing a request of ours.
 _PASSING = frozenset({408, 409, 410, 429, 500, 502, 503, 504})
@@ -42,6 +42,19 @@ class NotServed(ClusterError):
     """404 for the kind, not for the object: the CRD is missing. Never read as absence (contracts 14.4)."""
 
 
+class OpenBaoError(Exception):
+    """OpenBao refused, or could not be asked. The text carries its words, and never a token.
+
+    status   HTTP status, or 0 when there was no answer
+    passing  whether the same request may succeed later with nobody's help
+    """
+
+    def __init__(self, text: str, status: int = 0, *, passing: bool | None = None) -> None:
+        super().__init__(text)
+        self.status = status
+        self.passing = (status == 0 or status in _PASSING) if passing is None else passing
+
+
 class Moved(Exception):
     """The order is gone, another one, being deleted or paused: what the step was about to write is not wanted."""
 
@@ -66,3 +79,5 @@ def at_boundary() -> Iterator[None]:
         raise ApplicationError(str(error), type="StepExpired") from None
     except ClusterError as error:
         raise ApplicationError(str(error), type=error.reason, non_retryable=not error.passing) from None
+    except OpenBaoError as error:
+        raise ApplicationError(str(error), type=OPENBAO, non_retryable=not error.passing) from None

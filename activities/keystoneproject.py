@@ -96,13 +96,12 @@ class KeystoneProjects:
     async def provide(self, task: Task, pen: Pen) -> Outcome:
         with instrument(_BLOCK):
             async with self._projection(task, pen) as projection:
-                fresh = not task.order.status.get("conditions")
-                await self._read(projection, task, probe=not fresh)
+                await self._read(projection, task)
                 return (await projection.drive(_judge_of(task))).outcome
 
     async def look(self, task: Task) -> Looked:
         async with self._projection(task) as projection:
-            await self._read(projection, task, probe=True)
+            await self._read(projection, task)
             decision = await projection.look(_judge_of(task))
         return Looked(outcome=decision.outcome, due=bool(decision.do))
 
@@ -119,13 +118,15 @@ class KeystoneProjects:
         marks, failed = children.marks(task.ref), reasons.TRANSPORT_RETRY_FAILED
         return Projection(self._management, task.ref, marks, pen, failed)
 
-    async def _read(self, projection: Projection, task: Task, *, probe: bool) -> None:
+    async def _read(self, projection: Projection, task: Task) -> None:
         """Reads the managed Project, and the probe if there may be one that matters."""
         plane, name = _plane_and_name(task)
         project = children.project(task.ref, plane, name)
         await projection.get(project)
         live = projection.seen.of(project)
-        if probe and (live is None or (meaning.terminal(live) is not None and not live.status.id)):
+        undecided = live is None or (meaning.terminal(live) is not None and not live.status.id)
+        # Nobody has reported on a new order: if there is a Project all the same, a pass broke off, and left a probe.
+        if undecided if task.order.status.get("conditions") else live is not None:
             await projection.get(children.probe(task.ref, plane, name))
 
     async def _pen(self, task: Task, *, deleting: bool) -> Pen:

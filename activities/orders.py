@@ -18,7 +18,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from activities.cluster import CONTROL_PLANE, Cluster, Kind, Object
 from activities.clusters import BadKubeconfig, Clusters, Unregistered
-from activities.errors import ClusterError, Conflict, NotServed, at_boundary
+from activities.errors import ClusterError, Conflict, NotServed, OpenBaoError, at_boundary
 from activities.instrument import observe
 from activities.pen import Pen
 from workflows.api.controlplane import PAUSED, ControlPlane
@@ -228,7 +228,7 @@ class Orders:
         kind, began = self._kinds[ref.kind], time.perf_counter()
         try:
             looked = await kind.look(Task(ref=ref, order=admitted.order, plane=admitted.plane))
-        except ClusterError:
+        except (ClusterError, OpenBaoError):
             return None  # the steps meet it as well, and say it on their own conditions
         if looked.due or not all(verdict.status for verdict in looked.outcome.verdicts):
             return None

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from base64 import b64decode
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Protocol, Self, TypeVar
@@ -29,7 +29,7 @@ from workflows.scaffold.verdict import Act, Write
 
 _log = logging.getLogger(__name__)
 
-LINGER_SECONDS = 4.0
+LINGER_SECONDS = 8.0
 """How long a step that has just written stays to see what becomes of it: K-ORC answers in about a second, and an answer
 seen here saves a ring, a pass and their requests."""
 
@@ -57,6 +57,8 @@ class Projection:
     pen      the right to write; without one this only looks
     failed   error type of a clearing that the API server refuses for good (contracts 4.14)
     fill     adds to a Secret's body what no judge may see
+    elsewhere  kinds whose objects are on another cluster
+    stands_for  what a judge may see of a Secret's value, by its key
     created  keys of the children that this step made
     """
 
@@ -68,8 +70,12 @@ class Projection:
         pen: Pen | None = None,
         failed: str = "",
         fill: Callable[[Object], Object] = lambda body: body,
+        elsewhere: Mapping[str, Cluster] | None = None,
+        stands_for: Callable[[str, bytes], str] = lambda _, value: fingerprint(value),
     ) -> None:
         self._cluster = cluster
+        self._elsewhere = elsewhere or {}
+        self._stands_for = stands_for
         self._ref = ref
         self._marks = marks
         self._pen = pen
@@ -101,9 +107,14 @@ class Projection:
             *(self._get(body["kind"], body["metadata"]["namespace"], body["metadata"]["name"]) for body in bodies)
         )
 
-    async def list(self, namespace: str, kinds: Iterable[str]) -> None:
-        """Reads all objects of these kinds that carry the order's labels; Secrets without what is in them."""
-        await asyncio.gather(*(self._list(kind, namespace) for kind in kinds))
+    async def list(self, namespace: str, kinds: Iterable[str], *, whosever: bool = False) -> None:
+        """Reads all objects of these kinds that carry the order's labels, or all; Secrets without what is in them."""
+        await asyncio.gather(*(self._list(kind, namespace, whosever) for kind in kinds))
+
+    def take(self, kind: str, raw: Object | None) -> None:
+        """What somebody else has read of an object."""
+        if raw is not None:
+            self._learn(kind, raw)
 
     async def follow(self, namespace: str, kinds: Iterable[str], bodies: Iterable[Body] = ()) -> None:
         """Like `list`, and of the bodies like `get`; and goes on hearing of them: one request each does both."""
@@ -118,7 +129,7 @@ class Projection:
 
     def follow_one(self, kind: str, namespace: str, name: str) -> None:
         """Goes on hearing of one object that does not carry the labels, and reads it anew when it changed."""
-        self._streams[kind, namespace] = asyncio.create_task(self._stream_one(kind, namespace, name))
+        self._streams[kind, f"{namespace}/{name}"] = asyncio.create_task(self._stream_one(kind, namespace, name))
 
     async def look(self, decide: Callable[[Seen], D]) -> D:
         """What the judge says, without a write; whose a claim is can be read, so that a loser is told as such."""
@@ -161,6 +172,8 @@ class Projection:
                 await self._delete(kind, live)
             case Act.UNLATCH if live is not None:
                 await self._unlatch(kind, live)
+            case Act.PATCH if live is not None:
+                self._written(write.kind, await self._patch(kind, live, write.body))
             case Act.DETACH if live is not None:
                 self._written(write.kind, await self._detach(kind, live))
         _log.info("%s", write.act.value, extra={"order": self._ref.workflow_id, "child": f"{write.kind} {write.name}"})
@@ -180,7 +193,7 @@ class Projection:
     async def _create(self, kind: Kind, write: Write) -> None:
         """An object that has the name already is not touched, whosever it is."""
         try:
-            self._written(write.kind, await self._cluster.create(kind, self._fill(write.body)))
+            self._written(write.kind, await self._at(write.kind).create(kind, self._fill(write.body)))
         except Conflict:
             await self._get(write.kind, write.body["metadata"]["namespace"], write.name)
 
@@ -189,7 +202,7 @@ class Projection:
         if live is not None and write.exact:
             body = {**body, "metadata": {**body["metadata"], "resourceVersion": live.metadata.resource_version}}
         self._written(
-            write.kind, await apply_onto(self._cluster, kind, body, live.metadata.uid if live is not None else None)
+            write.kind, await apply_onto(self._at(write.kind), kind, body, live.metadata.uid if live else None)
         )
         if live is None:
             self.created.add(key(write.kind, write.name))
@@ -202,7 +215,7 @@ class Projection:
             return
         settled = child.status.id or child.spec.get("managementPolicy") != "managed"
         version = "" if settled else meta.resource_version
-        left = await self._cluster.delete(kind, meta.namespace, meta.name, meta.uid, version)
+        left = await self._at(kind.kind).delete(kind, meta.namespace, meta.name, meta.uid, version)
         if left is None:
             self._children.pop(key(kind.kind, meta.name), None)
         else:
@@ -232,6 +245,11 @@ class Projection:
             _log.info("the clearing could not be stamped: %s", error)
         self._written(kind.kind, live)
 
+    async def _patch(self, kind: Kind, child: KorcObject, body: Object) -> Object:
+        """Sets fields of that very object, whatever else is written to it meanwhile."""
+        meta = child.metadata
+        return await self._at(kind.kind).patch(kind, meta.namespace, meta.name, {"metadata": {"uid": meta.uid}, **body})
+
     async def _detach(self, kind: Kind, child: KorcObject) -> Object:
         """Makes the child's controller forget what it made of it instead of deleting that, when the child goes."""
         meta, pushed = child.metadata, kind.kind == "PushSecret"
@@ -248,6 +266,9 @@ class Projection:
         )
         return live
 
+    def _at(self, kind: str) -> Cluster:
+        return self._elsewhere.get(kind, self._cluster)
+
     def _lent(self) -> Pen:
         if self._pen is None:
             raise ValueError("only a step that has a pen writes")
@@ -256,16 +277,15 @@ class Projection:
     # -- reads --------------------------------------------------------------------------------------------------
 
     async def _get(self, kind: str, namespace: str, name: str) -> None:
-        raw = await self._cluster.get(KINDS[kind], namespace, name)
+        raw = await self._at(kind).get(KINDS[kind], namespace, name)
         if raw is None:
             self._children.pop(key(kind, name), None)
         else:
             self._learn(kind, raw)
 
-    async def _list(self, kind: str, namespace: str) -> None:
-        found = await self._cluster.list(
-            KINDS[kind], namespace, labels=self._marks.labels, metadata_only=kind == "Secret"
-        )
+    async def _list(self, kind: str, namespace: str, whosever: bool) -> None:
+        labels = None if whosever else self._marks.labels
+        found = await self._at(kind).list(KINDS[kind], namespace, labels=labels, metadata_only=kind == "Secret")
         for item in found["items"]:
             self._learn(kind, item)
 
@@ -277,14 +297,13 @@ class Projection:
 
     def _learn(self, kind: str, raw: Object) -> None:
         """Takes an object as it is now; a version that is no newer than what is known already is no news."""
-        if "data" in raw:
-            raw = {**raw, "data": {name: fingerprint(b64decode(value)) for name, value in (raw["data"] or {}).items()}}
-        child = KorcObject.model_validate(raw)
+        child = child_of(raw, self._stands_for)
         known = self._children.get(key(kind, child.metadata.name))
         if known is not None and known.metadata.uid == child.metadata.uid and not _newer(child, known):
             return
         self._children[key(kind, child.metadata.name)] = child
-        self._places.add((kind, child.metadata.namespace))
+        if self._marks.own(child.metadata):
+            self._places.add((kind, child.metadata.namespace))
         self._moved.set()
 
     async def _change(self, until: float) -> bool:
@@ -311,7 +330,7 @@ class Projection:
         options: dict[str, Any] = {"name": name} if name else {"labels": self._marks.labels}
         options |= {"seconds": max(1, round(self._lent().left) + 1), "metadata_only": kind == "Secret"}
         try:
-            async for event in self._cluster.watch(
+            async for event in self._at(kind).watch(
                 KINDS[kind], namespace, version, initial=ready is not None, **options
             ):
                 raw = event["object"]
@@ -338,7 +357,7 @@ class Projection:
     async def _stream_one(self, kind: str, namespace: str, name: str) -> None:
         seconds = max(1, round(self._lent().left) + 1)
         try:
-            async for event in self._cluster.watch(
+            async for event in self._at(kind).watch(
                 KINDS[kind], namespace, "", name=name, seconds=seconds, metadata_only=True
             ):
                 known, meta = self._children.get(key(kind, name)), event["object"]["metadata"]
@@ -357,6 +376,14 @@ class Projection:
         if known is not None and known.metadata.uid == raw["metadata"]["uid"]:
             del self._children[name]
             self._moved.set()
+
+
+def child_of(raw: Object, stands_for: Callable[[str, bytes], str]) -> KorcObject:
+    """An object as judges see it: of a Secret's values what stands for them."""
+    if "data" in raw and raw.get("kind", "Secret") == "Secret":
+        values = {key: b64decode(value) for key, value in (raw["data"] or {}).items()}
+        raw = {**raw, "data": {key: stands_for(key, value) for key, value in values.items()}}
+    return KorcObject.model_validate(raw)
 
 
 async def apply_onto(cluster: Cluster, kind: Kind, body: Object, uid: str | None) -> Object:

@@ -37,7 +37,7 @@ from activities.clusters import Clusters, connect_management, connect_target
 from activities.errors import ClusterError
 from activities.keystoneproject import KeystoneProjects
 from activities.keystoneservice import KeystoneServices
-from activities.orders import Orders
+from activities.orders import KindSteps, Orders
 from deploy.local import kube
 from deploy.local.part import Stack
 from tests.audit import Audit
@@ -119,8 +119,8 @@ class World:
     def __post_init__(self) -> None:
         self.projects = KeystoneProjects(self.clusters)
         self.services = KeystoneServices(self.clusters)
-        kinds = {"KeystoneProject": self.projects, "KeystoneService": self.services}
-        self.orders = Orders(self.clusters, kinds)
+        self.kinds: dict[str, KindSteps] = {"KeystoneProject": self.projects, "KeystoneService": self.services}
+        self.orders = Orders(self.clusters, self.kinds)
 
     # -- arranging ----------------------------------------------------------------------------------------------
 
@@ -260,9 +260,10 @@ class World:
     async def task(self, ref: OrderRef) -> Task:
         """What `admit` hands to the kind's step, which it does not take itself where the finalizer is on already."""
         meta = (await self.live(ref))["metadata"]
-        if children.FINALIZER not in (finalizers := meta.get("finalizers") or []):
-            body = {"metadata": {"finalizers": [*finalizers, children.FINALIZER]}}
-            await self.home(ref.cluster).patch(KEYSTONE_PROJECT, ref.namespace, ref.name, body)
+        finalizer = self.kinds[ref.kind].finalizer
+        if finalizer not in (finalizers := meta.get("finalizers") or []):
+            body = {"metadata": {"finalizers": [*finalizers, finalizer]}}
+            await self.home(ref.cluster).patch(ORDER_KINDS[ref.kind], ref.namespace, ref.name, body)
         admitted = await run(self.orders.admit, ref)
         assert admitted.state is State.PRESENT, admitted
         assert not admitted.refused, admitted.refused
@@ -308,11 +309,16 @@ class World:
         ref = await self.order(name, project, cluster=cluster)
         async with self.korc.playing():
             await self.passes_until(ref, reasons.PROVISIONED)
-            await until(lambda: self._gone(self.probe_of(ref)))
+            await self.probe_gone(ref)
         return ref
 
-    async def _gone(self, child: str) -> bool:
-        return child not in await self.names()
+    async def probe_gone(self, ref: OrderRef) -> None:
+        """K-ORC lets go of a deleted probe in its own time, an order may be Ready before."""
+
+        async def gone() -> bool:
+            return self.probe_of(ref) not in await self.names()
+
+        await until(gone)
 
     async def passes_until(self, ref: OrderRef, reason: str, seconds: float = 60) -> None:
         """Passes until the order reads so; the first is enough unless K-ORC, or this machine, is slow."""

@@ -13,7 +13,7 @@ from typing import Any
 from activities.cluster import Object
 from workflows.keystoneservice.children import GENERATION
 
-PLANE_GATES = ("AdminCredentialReady",)
+PLANE_GATES = ("AdminCredentialReady", "DBCredentialsReady")
 """The conditions of a ControlPlane whose flip lets orders through or stops them."""
 
 
@@ -63,6 +63,12 @@ def delivery(found: Object) -> object:
     ready = [[c.get(field) for field in ("status", "reason", "message")] for c in _conditions(found) if _ready(c)]
     synced = status.get("syncedResourceVersion") if isinstance(status, dict) else None
     return [_life(meta), written(found), ready, synced]
+
+
+def served(found: Object) -> object:
+    """Databases and generators: whose and which they are, and whether their controller says Ready."""
+    ready = [[c.get(field) for field in ("status", "reason", "message")] for c in _conditions(found) if _ready(c)]
+    return [_life(_meta(found)), written(found), ready]
 
 
 def secret(found: Object) -> object:
@@ -115,7 +121,7 @@ def well(found: Object) -> bool:
 
 
 def delivered(found: Object) -> bool:
-    """Whether a PushSecret or an ExternalSecret is there to stay, and its last sync went well."""
+    """Whether a PushSecret, an ExternalSecret or a Database is there to stay, and Ready as its controller says."""
     return standing(found) and any(_ready(c) and c.get("status") == "True" for c in _conditions(found))
 
 

@@ -37,7 +37,7 @@ class Rates:
     """
 
     fold: float = 0.2
-    fold_child: float = 2.0
+    fold_child: float = 5.0
     per_second: float = 50.0
     concurrency: int = 10
     cold: float = 10.0

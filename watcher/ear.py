@@ -10,9 +10,9 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from activities.cluster import Object
+from activities.cluster import CONTROL_PLANE, Object
 from watcher import changes, metrics
-from watcher.mapping import Index, Source, plane_of, wants_us
+from watcher.mapping import Index, Place, Source, keystone_of, plane_of, wants_us
 from workflows.scaffold.order import OrderRef
 
 _log = logging.getLogger(__name__)
@@ -122,6 +122,8 @@ class Ear:
         self._known[key] = now
         if self._source.is_order:
             self._write_down(found, named)
+        if self._source.kind is CONTROL_PLANE:
+            self._index.place(key, self._place(found))
         if before is not None and before.facts == now.facts:
             return self._count("unchanged")
         if before is None and self._source.born_silent and changes.unspoken(found):
@@ -133,6 +135,8 @@ class Ear:
     def _gone(self, key: tuple[str, str], found: Object | None = None) -> set[OrderRef]:
         found = found or {"metadata": {"namespace": key[0], "name": key[1]}}
         before = self._known.pop(key, None)
+        if self._source.kind is CONTROL_PLANE:
+            self._index.place(key, None)
         orders = self._named(found) | (before.orders if before else frozenset()) | self._looked_up(found)
         if self._source.is_order:
             for ref in orders:
@@ -146,8 +150,18 @@ class Ear:
             else:
                 self._index.drop(ref)
 
+    def _place(self, found: Object) -> Place | None:
+        try:
+            return keystone_of(found)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            return None
+
     def _named(self, found: Object) -> frozenset[OrderRef]:
-        return self._whatever(found, lambda: self._source.names(self._cluster, found))
+        def ask() -> Iterable[OrderRef]:
+            here = self._source.where(self._cluster, found["metadata"].get("namespace") or "", self._index)
+            return self._source.names(self._cluster, found) if here else ()
+
+        return self._whatever(found, ask)
 
     def _looked_up(self, found: Object) -> frozenset[OrderRef]:
         return self._whatever(found, lambda: self._source.looked_up(self._cluster, found, self._index))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from activities.cluster import (
     CONTROL_PLANE,
+    DATABASE,
     EXTERNAL_SECRET,
     KEYSTONE_APPLICATION_CREDENTIAL,
     KEYSTONE_PROJECT,
@@ -22,9 +23,11 @@ from activities.cluster import (
     KORC_ROLE_ASSIGNMENT,
     KORC_SERVICE,
     KORC_USER,
+    MARIADB_DATABASE,
     ORDER_KINDS,
     PUSH_SECRET,
     SECRET,
+    VAULT_DYNAMIC_SECRET,
     Kind,
     Object,
 )
@@ -34,11 +37,15 @@ from workflows.scaffold.order import OrderRef
 Plane = tuple[str, str]
 """Namespace and name of a ControlPlane, which is always on the management cluster."""
 
+Place = tuple[str, str]
+"""A cluster's name and a namespace there."""
+
 
 class Index:
     """The orders that exist, the plane each names, which are Ready. Whoever hears of one writes it down here first."""
 
     def __init__(self) -> None:
+        self._keystones: dict[Plane, Place] = {}
         self._ready: set[OrderRef] = set()
         self._plane_of: dict[OrderRef, Plane] = {}
         self._orders_of: dict[Plane, set[OrderRef]] = {}
@@ -73,6 +80,16 @@ class Index:
         for ref in [ref for ref in self._plane_of if ref.cluster == cluster]:
             self.drop(ref)
 
+    def place(self, plane: Plane, keystone: Place | None) -> None:
+        """Writes down where a plane has its Keystone, or that there is no such plane any more."""
+        self._keystones.pop(plane, None)
+        if keystone is not None:
+            self._keystones[plane] = keystone
+
+    def has_keystone(self, cluster: str, namespace: str) -> bool:
+        """Whether some plane has its Keystone, and so the database that its orders share, in this namespace."""
+        return (cluster, namespace) in self._keystones.values()
+
     def of_plane(self, plane: Plane) -> frozenset[OrderRef]:
         return frozenset(self._orders_of.get(plane, ()))
 
@@ -84,9 +101,18 @@ Lookup = Callable[[str, Object, Index], Iterable[OrderRef]]
 """The same, to the orders there are at the moment that depend on it, though it names none."""
 
 
+Where = Callable[[str, str, Index], bool]
+"""Whether a cluster's namespace counts, by what is known of planes at the moment."""
+
+
 def nobody(*_: object) -> Iterable[OrderRef]:
     """No order."""
     return ()
+
+
+def anywhere(*_: object) -> bool:
+    """Of every object."""
+    return True
 
 
 def never(_: object) -> bool:
@@ -99,6 +125,7 @@ class Source:
     """One watched kind: what a change of it is, and whose news that is.
 
     names          the orders that it names. They are remembered, and hear of it when it names them no more
+    where          whether objects of this cluster and namespace are anybody's news
     looked_up      the orders that depend on it without being named
     kept           whether an object of this name is remembered though it names nobody, so that it is missed later
     on_targets     whether it is watched on target clusters too
@@ -111,6 +138,7 @@ class Source:
     kind: Kind
     facts: Callable[[Object], object]
     names: Mapping = nobody
+    where: Where = anywhere
     looked_up: Lookup = nobody
     kept: Callable[[str], bool] = never
     on_targets: bool = False
@@ -156,6 +184,27 @@ def by_labels(kind: Kind, *, at_home: bool = False) -> Mapping:
             yield OrderRef(kind=kind.kind, cluster=cluster, namespace=namespace, name=name)
 
     return orders
+
+
+def at_home(mapping: Mapping) -> Mapping:
+    """What that says, of objects on the management cluster alone: on another one anybody may write labels."""
+
+    def orders(cluster: str, found: Object) -> Iterable[OrderRef]:
+        return () if cluster else mapping(cluster, found)
+
+    return orders
+
+
+def beside_keystone(cluster: str, namespace: str, index: Index) -> bool:
+    """Databases of orders are where a plane has its Keystone; elsewhere anybody may write one, with any labels."""
+    return index.has_keystone(cluster, namespace)
+
+
+def keystone_of(found: Object) -> Place:
+    """Where a plane has its Keystone."""
+    keystone = ((found.get("spec") or {}).get("services") or {}).get("keystone") or {}
+    cluster = (keystone.get("targetClusterRef") or {}).get("name") or ""
+    return cluster, (keystone.get("namespace") or {}).get("name") or _namespace(found)
 
 
 def by_owner(kind: Kind) -> Mapping:
@@ -215,6 +264,7 @@ _CONSUMER = "-credentials"
 
 _project_child = by_labels(KEYSTONE_PROJECT)
 _service_child = by_labels(KEYSTONE_SERVICE, at_home=True)
+_database_child = at_home(by_labels(MARIADB_DATABASE))
 
 
 def _korc(kind: Kind, names: Mapping, facts: Callable[[Object], object] = changes.child) -> Source:
@@ -222,13 +272,14 @@ def _korc(kind: Kind, names: Mapping, facts: Callable[[Object], object] = change
 
 
 def _delivery(kind: Kind) -> Source:
-    names = either(by_owner(KEYSTONE_SERVICE), _service_child)
+    names = either(by_owner(KEYSTONE_SERVICE), _service_child, _database_child)
     return Source(kind, changes.delivery, names, born_silent=True, is_child=True, minor=changes.delivered)
 
 
 SOURCES: tuple[Source, ...] = (
     Source(KEYSTONE_PROJECT, changes.order, itself(KEYSTONE_PROJECT), on_targets=True),
     Source(KEYSTONE_SERVICE, changes.order, itself(KEYSTONE_SERVICE)),
+    Source(MARIADB_DATABASE, changes.order, itself(MARIADB_DATABASE), on_targets=True),
     Source(CONTROL_PLANE, changes.plane, looked_up=by_plane, kept=lambda _: True),
     _korc(KORC_PROJECT, either(_project_child, _service_child)),
     _korc(KORC_USER, _service_child, changes.user),
@@ -239,11 +290,30 @@ SOURCES: tuple[Source, ...] = (
     _delivery(PUSH_SECRET),
     _delivery(EXTERNAL_SECRET),
     Source(
+        DATABASE,
+        changes.served,
+        by_labels(MARIADB_DATABASE),
+        where=beside_keystone,
+        on_targets=True,
+        born_silent=True,
+        is_child=True,
+        minor=changes.delivered,
+    ),
+    Source(
+        VAULT_DYNAMIC_SECRET,
+        changes.served,
+        _database_child,
+        born_silent=True,
+        is_child=True,
+        minor=changes.standing,
+    ),
+    Source(
         SECRET,
         changes.secret,
-        _service_child,
-        by_consumer_name,
+        either(at_home(_service_child), _database_child, by_owner(MARIADB_DATABASE)),
+        looked_up=by_consumer_name,
         kept=has_consumer_name,
+        on_targets=True,
         metadata_only=True,
         born_silent=True,
         is_child=True,

@@ -23,6 +23,7 @@ from temporalio.worker import Worker
 
 from activities.clusters import BadKubeconfig, Clusters, connect_management
 from activities.errors import ClusterError
+from activities.openbao import OpenBao
 from worker import assembly, health, telemetry, temporal
 from worker.checks import CannotStart, check_cluster
 from worker.settings import BadSettings, WorkerSettings, load
@@ -94,7 +95,8 @@ async def _serve(settings: WorkerSettings, told: telemetry.Telemetry, stop: asyn
         client = await _unless(stop, temporal.connect(settings, identity=identity, runtime=told.runtime))
         await _unless(stop, temporal.check_search_attributes(client))
 
-        worker = assembly.build(client, settings, assembly.WORKFLOWS, assembly.activities_over(clusters))
+        openbao = OpenBao(settings.service_account_token_file)
+        worker = assembly.build(client, settings, assembly.WORKFLOWS, assembly.activities_over(clusters, openbao))
         readiness.asks(health.Polling(client, worker, identity).why_not_ready)
         # What is loaded by now stays for good. Each full collection went through it all, and held every step up.
         gc.collect()

@@ -19,12 +19,16 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 from activities.clusters import Clusters
 from activities.keystoneproject import KeystoneProjects
 from activities.keystoneservice import KeystoneServices
+from activities.mariadbdatabase import MariaDBDatabases
+from activities.openbao import OpenBao
 from activities.orders import Orders
 from worker.settings import WorkerSettings
 from workflows.keystoneproject.teardown import KeystoneProjectTeardown
 from workflows.keystoneproject.workflow import KeystoneProject
 from workflows.keystoneservice.teardown import KeystoneServiceTeardown
 from workflows.keystoneservice.workflow import KeystoneService
+from workflows.mariadbdatabase.teardown import MariaDBDatabaseTeardown
+from workflows.mariadbdatabase.workflow import MariaDBDatabase
 
 PURE = (
     "workflows.api",
@@ -53,17 +57,35 @@ PURE = (
     "workflows.keystoneservice.publish",
     "workflows.keystoneservice.reasons",
     "workflows.keystoneservice.sweep",
+    "workflows.mariadbdatabase.children",
+    "workflows.mariadbdatabase.delivery",
+    "workflows.mariadbdatabase.gates",
+    "workflows.mariadbdatabase.provision",
+    "workflows.mariadbdatabase.reasons",
+    "workflows.mariadbdatabase.removal",
+    "workflows.mariadbdatabase.schema",
 )
 """Modules without workflow code, passed through the sandbox. A test compares the list with the sources."""
 
 
-WORKFLOWS: tuple[type, ...] = (KeystoneProject, KeystoneProjectTeardown, KeystoneService, KeystoneServiceTeardown)
+WORKFLOWS: tuple[type, ...] = (
+    KeystoneProject,
+    KeystoneProjectTeardown,
+    KeystoneService,
+    KeystoneServiceTeardown,
+    MariaDBDatabase,
+    MariaDBDatabaseTeardown,
+)
 
 
-def activities_over(clusters: Clusters) -> list[Callable[..., Any]]:
-    """Every step of every kind, over these clusters."""
-    projects, services = KeystoneProjects(clusters), KeystoneServices(clusters)
-    orders = Orders(clusters, {projects.kind.kind: projects, services.kind.kind: services})
+def activities_over(clusters: Clusters, openbao: OpenBao) -> list[Callable[..., Any]]:
+    """Every step of every kind, over these clusters and this OpenBao."""
+    projects, services, databases = (
+        KeystoneProjects(clusters),
+        KeystoneServices(clusters),
+        MariaDBDatabases(clusters, openbao),
+    )
+    orders = Orders(clusters, {each.kind.kind: each for each in (projects, services, databases)})
     return [
         orders.admit,
         orders.examine,
@@ -77,6 +99,9 @@ def activities_over(clusters: Clusters) -> list[Callable[..., Any]]:
         services.accounts.publish_account,
         services.accounts.nudge_account,
         services.remove_registration,
+        databases.provision_database,
+        databases.deliver_database,
+        databases.remove_database,
     ]
 
 

@@ -98,7 +98,11 @@ class WorkerSettings(ConnectionSettings):
     serve_beside_reference: bool = Field(
         False, description="whether to start although the reference operator runs, because it serves other kinds"
     )
-    max_concurrent_activities: int = Field(100, ge=1, le=10_000, description="how many steps run at once")
+    service_account_token_file: Path = Field(
+        Path("/var/run/secrets/kubernetes.io/serviceaccount/token"),
+        description="the file with the ServiceAccount token that logs in to OpenBao, read at each login",
+    )
+    max_concurrent_activities: int = Field(400, ge=1, le=10_000, description="how many steps run at once")
     max_concurrent_workflow_tasks: int = Field(50, ge=2, le=1000, description="how many orders are decided at once")
     max_cached_workflows: int = Field(1000, ge=0, le=100_000, description="how many orders are kept in memory")
     graceful_shutdown_seconds: int = Field(

@@ -441,7 +441,7 @@ async def test_a_nudge_between_look_and_write_survives_for_the_next_attempt(regi
     # Something else is to be written to the User; the nudge comes right before that.
     edit = {"spec": {"cloudCredentialsRef": {"secretName": "edited", "cloudName": "admin"}}}
     await registered.admin.patch(hand.kind, registered.world.plane_ns, user, edit)
-    meddled, nudged = Meddled(registered.world.clusters.management), []
+    meddled, nudged = Meddled(registered.world.clusters.management), list[Object]()
 
     async def meddle(call: Call) -> None:
         if str(call) == "PATCH users" and not nudged:
@@ -494,7 +494,7 @@ async def test_the_nudge_of_a_person_at_the_workflow_is_one_generation_however_o
         await registered.one_pass(ref)
     assert (await registered.status(ref))["account"]["passwordGeneration"] == 2
     # K-ORC writes the User between its look and its write: tried again, and not written over.
-    meddled, met = Meddled(registered.world.clusters.management), []
+    meddled, met = Meddled(registered.world.clusters.management), list[Object]()
 
     async def meddle(call: Call) -> None:
         if str(call) == "PATCH users" and not met:
@@ -669,14 +669,15 @@ async def test_a_strangers_object_is_refused_never_written_and_outlives_the_orde
     name = "images-credentials" if what == "credentials" else registered.name(ref, what)
     cred = {"secretName": "theirs", "cloudName": "admin"}
     imported = {"cloudCredentialsRef": cred, "managementPolicy": "unmanaged", "import": {"id": "0" * 32}}
-    kind, body = {
+    every: dict[str, tuple[str, Object]] = {
         "source": ("Secret", {"data": {"password": ""}}),
         "password-v1": ("Secret", {"data": {"password": b64encode(b"theirs").decode()}}),
         "backup": ("PushSecret", {"spec": {"secretStoreRefs": [store], "selector": {"secret": {"name": "x"}}}}),
         "credentials": ("ExternalSecret", {"spec": {"secretStoreRef": store, "target": {"name": "theirs"}}}),
         "user": ("User", {"spec": imported}),
         "domain": ("Domain", {"spec": imported}),
-    }[what]
+    }
+    kind, body = every[what]
     meta = {"name": name, "namespace": here}
     theirs = await registered.admin.create(KINDS[kind], {"metadata": meta, **body})
     if what == "domain":

@@ -66,6 +66,7 @@ async def test_the_answer_of_a_write_is_lost_after_the_server_did_it(api_stack: 
                     written = False  # lost: the next pass finds it written
                 if written is None and outcome.verdicts[0].status:
                     break
+            await world.probe_gone(ref)
         assert times == 1, "the write was never made, so nothing was tried"
         await one_of_everything(world, ref)
 

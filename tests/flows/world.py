@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, cast, get_type_hints
+from typing import Any, ClassVar, cast, get_type_hints
 
 from temporalio import activity
 
@@ -61,7 +61,7 @@ class FakeCluster:
     async def patch(self, kind: Kind, namespace: str, name: str, body: Object, *, sub: str | None = None) -> Object:
         live = self._check("patch", kind, namespace, name, body)
         assert sub == "status", "nothing but the status of an order is patched here"
-        return self.put(kind, {**live, "status": {**live.get("status", {}), **body["status"]}})
+        return self.put(kind, {**live, "status": _merged(live.get("status", {}), body["status"])})
 
     def _check(self, verb: str, kind: Kind, namespace: str, name: str, body: Object) -> Object:
         self._say(verb, kind)
@@ -78,14 +78,26 @@ class FakeCluster:
             raise refusal
 
 
+def _merged(live: Any, patch: Any) -> Any:
+    """A JSON merge patch (RFC 7396)."""
+    if not isinstance(patch, Mapping):
+        return patch
+    kept = {key: value for key, value in live.items() if key not in patch} if isinstance(live, Mapping) else {}
+    old = live if isinstance(live, Mapping) else {}
+    return kept | {key: _merged(old.get(key), value) for key, value in patch.items() if value is not None}
+
+
 _PRECONDITIONS = ("uid", "resourceVersion")
 
 
 class World:
     """One order and everything around it. A test changes the attributes; the workflow sees what they say next."""
 
+    order_kind: ClassVar[Kind] = KEYSTONE_PROJECT
+    finalizer: ClassVar[str] = children.FINALIZER
+
     def __init__(self, name: str, *, cluster: str = "") -> None:
-        self.ref = OrderRef(kind="KeystoneProject", cluster=cluster, namespace="team-a", name=name)
+        self.ref = OrderRef(kind=self.order_kind.kind, cluster=cluster, namespace="team-a", name=name)
         self.management = FakeCluster()
         self.home = FakeCluster() if cluster else self.management
         self.find: Decision | Exception = provisioned(name)
@@ -127,19 +139,23 @@ class World:
         plane: str = "cp",
         annotations: Mapping[str, str] | None = None,
     ) -> None:
-        finalizers = [children.FINALIZER] if finalized else []
+        finalizers = [self.finalizer] if finalized else []
         meta = {"name": self.ref.name, "namespace": self.ref.namespace, "uid": uid, "generation": 1}
-        spec = {"controlPlaneRef": {"namespace": "openstack", "name": plane}}
+        spec = {"controlPlaneRef": {"namespace": "openstack", "name": plane}, **self.declared()}
         self.home.put(
-            KEYSTONE_PROJECT,
+            self.order_kind,
             {"metadata": {**meta, "finalizers": finalizers, "annotations": annotations or {}}, "spec": spec},
         )
+
+    def declared(self) -> dict[str, Any]:
+        """What the order's spec says beside its plane."""
+        return {}
 
     def touch(self, **metadata: Any) -> None:
         """Changes the order's metadata as another writer would."""
         live = self.live
         assert live is not None
-        self.home.put(KEYSTONE_PROJECT, {**live, "metadata": {**live["metadata"], **metadata}})
+        self.home.put(self.order_kind, {**live, "metadata": {**live["metadata"], **metadata}})
 
     def delete(self) -> None:
         """What `kubectl delete` does to it."""
@@ -151,7 +167,7 @@ class World:
             self.vanish()
 
     def vanish(self) -> None:
-        del self.home.objects[KEYSTONE_PROJECT.plural, self.ref.namespace, self.ref.name]
+        del self.home.objects[self.order_kind.plural, self.ref.namespace, self.ref.name]
 
     def provisioned(self) -> Decision:
         return provisioned(self.ref.name)
@@ -164,7 +180,7 @@ class World:
 
     @property
     def live(self) -> Object | None:
-        return self.home.objects.get((KEYSTONE_PROJECT.plural, self.ref.namespace, self.ref.name))
+        return self.home.objects.get((self.order_kind.plural, self.ref.namespace, self.ref.name))
 
     def condition(self, type_: str) -> dict[str, Any]:
         conditions = (self.live or {}).get("status", {}).get("conditions", [])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import ANY
+
 import pytest
 
 from tests.invalid.api import TABLE, Api, Object, plural_path
@@ -25,6 +27,18 @@ EXPECTED: dict[str, tuple[list[tuple[str, str]], Object, Object, list[object]]] 
         {"controlPlaneRef": PLANE, "catalog": {"serviceType": "image"}},
         {"conditions": [READY], "catalog": {"serviceID": "a"}},
         ["True", "cp", "image"],
+    ),
+    "MariaDBDatabase": (
+        [
+            ("Ready", "string"),
+            ("ControlPlane", "string"),
+            ("Database", "string"),
+            ("Refreshed", "date"),
+            ("Age", "date"),
+        ],
+        {"controlPlaneRef": PLANE},
+        {"conditions": [READY], "databaseName": "reports", "credentialsRefreshedAt": "2026-02-01T00:00:00Z"},
+        ["True", "cp", "reports", ANY],  # how long ago
     ),
     "KeystoneRoleAssignment": (
         [

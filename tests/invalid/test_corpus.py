@@ -29,7 +29,10 @@ def _check(case: Case, answer: Answer) -> None:
     assert not others, f"more than one aspect: {causes}"
 
 
-ROWS = {"keystoneservice": pytest.mark.row("V01", "V02", "V03", "V04", "V05")}
+ROWS = {
+    "keystoneservice": pytest.mark.row("V01", "V02", "V03", "V04", "V05"),
+    "mariadbdatabase": pytest.mark.row("D01"),
+}
 ELSE = pytest.mark.row("P11")
 
 

@@ -30,6 +30,9 @@ MANAGEMENT: dict[tuple[str, str, str, str], set[str]] = {
     ("c5c3.io", "keystoneprojects", "", ANY): {"get", "list", "watch", "update"},
     ("c5c3.io", "keystoneprojects", "status", ANY): {"patch"},
     ("c5c3.io", "keystoneprojects", "finalizers", ANY): {"update"},
+    ("c5c3.io", "mariadbdatabases", "", ANY): {"get", "list", "watch", "update"},
+    ("c5c3.io", "mariadbdatabases", "status", ANY): {"patch"},
+    ("c5c3.io", "mariadbdatabases", "finalizers", ANY): {"update"},
     ("c5c3.io", "keystoneservices", "", ANY): {"get", "list", "watch", "update"},
     ("c5c3.io", "keystoneservices", "status", ANY): {"get", "update", "patch"},
     ("c5c3.io", "keystoneservices", "finalizers", ANY): {"update"},
@@ -47,6 +50,12 @@ MANAGEMENT: dict[tuple[str, str, str, str], set[str]] = {
     ("external-secrets.io", "pushsecrets", "", ANY): ALL,
     ("external-secrets.io", "secretstores", "", ANY): {"get"},
     ("external-secrets.io", "clustersecretstores", "", ""): {"get"},
+    ("k8s.mariadb.com", "databases", "", ANY): ALL - {"update"},
+    ("k8s.mariadb.com", "mariadbs", "", ANY): {"get", "list"},
+    ("cert-manager.io", "certificates", "", ANY): {"get", "list", "create", "patch"},
+    ("cert-manager.io", "clusterissuers", "", ""): set(),
+    ("generators.external-secrets.io", "vaultdynamicsecrets", "", ANY): ALL - {"update"},
+    ("", "serviceaccounts", "", ANY): {"get", "create", "patch"},
     ("coordination.k8s.io", "leases", "", ANY): {"get", "list", "create", "delete"},
     ("coordination.k8s.io", "leases", "", "c5c3-system"): {"get", "list", "create", "update", "delete"},
     ("", "secrets", "", ANY): ALL,
@@ -58,11 +67,14 @@ MANAGEMENT: dict[tuple[str, str, str, str], set[str]] = {
 }
 
 
-# Nothing but orders lives there, so there is nothing else to touch.
+# Orders live there, what is delivered to them, and where Keystone is placed its databases.
 TARGET: dict[tuple[str, str, str, str], set[str]] = {
     ("c5c3.io", "keystoneprojects", "", ANY): {"get", "list", "watch", "update"},
     ("c5c3.io", "keystoneprojects", "status", ANY): {"patch"},
     ("c5c3.io", "keystoneprojects", "finalizers", ANY): {"update"},
+    ("c5c3.io", "mariadbdatabases", "", ANY): {"get", "list", "watch", "update"},
+    ("c5c3.io", "mariadbdatabases", "status", ANY): {"patch"},
+    ("c5c3.io", "mariadbdatabases", "finalizers", ANY): {"update"},
     ("c5c3.io", "keystoneroleassignments", "", ANY): {"list", "watch"},
     ("c5c3.io", "keystoneapplicationcredentials", "", ANY): {"list", "watch"},
     ("c5c3.io", "keystoneservices", "", ANY): set(),
@@ -70,8 +82,12 @@ TARGET: dict[tuple[str, str, str, str], set[str]] = {
     ("openstack.k-orc.cloud", "projects", "", ANY): set(),
     ("coordination.k8s.io", "leases", "", ANY): set(),
     ("coordination.k8s.io", "leases", "", "c5c3-system"): set(),
-    ("", "secrets", "", ANY): set(),
-    ("", "secrets", "", "c5c3-system"): set(),
+    ("", "secrets", "", ANY): ALL - {"update"},
+    ("", "serviceaccounts", "", ANY): set(),
+    ("k8s.mariadb.com", "databases", "", ANY): ALL - {"update"},
+    ("k8s.mariadb.com", "mariadbs", "", ANY): {"get"},
+    ("cert-manager.io", "certificates", "", ANY): set(),
+    ("generators.external-secrets.io", "vaultdynamicsecrets", "", ANY): set(),
 }
 Where = tuple[str, str, str, str]
 EACH = [

@@ -1,4 +1,4 @@
-"""`python -m tests.replay.record`: makes the stored histories anew, one file for each way an order can go.
+"""`python -m tests.replay.record [NAME...]`: makes stored histories anew, one file for each way an order can go.
 
 Run it when the step order has changed under `workflow.patched`, and keep the older files: orders that run have such
 histories. What is stored names no machine and carries no stack trace.
@@ -7,6 +7,7 @@ histories. What is stored names no machine and carries no stack trace.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import sys
@@ -15,15 +16,18 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from temporalio.client import WorkflowUpdateFailedError
 from temporalio.common import RetryPolicy
 from temporalio.testing import WorkflowEnvironment
 
-from activities.errors import ClusterError, Conflict
+from activities.errors import ClusterError, Conflict, Moved
 from tests.flows.conftest import clock_server, serving
 from tests.flows.flow import Flow, until
+from tests.flows.services import ServiceWorld, provisioned, waits
 from tests.flows.world import Stop, World, waiting
 from workflows.api.controlplane import PAUSED
 from workflows.keystoneproject import reasons
+from workflows.keystoneservice import reasons as service_reasons
 from workflows.scaffold import steps
 from workflows.scaffold.run import MANY_RINGS
 from workflows.scaffold.steps import Removal
@@ -154,6 +158,99 @@ async def is_replaced_in_teardown(flow: Flow) -> None:
     await flow.ended()
 
 
+def _service(flow: Flow) -> ServiceWorld:
+    assert isinstance(flow.world, ServiceWorld)
+    return flow.world
+
+
+async def registers_and_rotates(flow: Flow) -> None:
+    """Waits, becomes Ready, rests, rotates twice, is turned away, loses a block and gets it back."""
+    world = _service(flow)
+    world.order(finalized=False)
+    world.account = waits(service_reasons.ACCOUNT_READY, service_reasons.WAITING_FOR_ACCOUNT)
+    await flow.ring()
+    await flow.settled()
+    world.account = provisioned()
+    await flow.resync_now()
+    world.at_rest = True
+    await flow.ring()
+    await flow.idle(3)
+    world.at_rest = False
+    await flow.handle.execute_update("rotate")
+    world.published = waits(service_reasons.ACCOUNT_READY, service_reasons.WAITING_FOR_ACCOUNT, "for OpenBao")
+    await flow.handle.execute_update("rotate")
+    world.published = provisioned()
+    world.nudge = ClusterError("patching User", 403, "Forbidden", "no right")
+    with contextlib.suppress(WorkflowUpdateFailedError):
+        await flow.handle.execute_update("rotate")
+    world.declare("catalog")
+    await flow.resync_now()
+    await flow.resync_now()
+    world.declare("catalog", "account")
+    await flow.resync_now()
+
+
+async def registers_with_trouble(flow: Flow) -> None:
+    """Is not allowed, paused, moves under one block, errs in each, and begins anew with a rotation under way."""
+    world = _service(flow)
+    world.plane(assigned=False)
+    await flow.ring()
+    await flow.settled()
+    world.plane()
+    world.touch(annotations={PAUSED: "true"})
+    await flow.resync_now()
+    world.touch(annotations={})
+    world.catalog, catalog = Moved("it moved"), world.catalog
+    await flow.ring()
+    await until(lambda: world.count("admit") > 3)
+    world.catalog = ClusterError("applying Service", 403, "Forbidden", "no right")
+    await until(lambda: world.reasons[0] == service_reasons.CATALOG_ERROR)
+    await flow.settled()
+    world.catalog, world.published = catalog, ClusterError("applying Secret", 403, "Forbidden", "no right")
+    await flow.resync_now()
+    world.published = provisioned()
+    world.management.refuse["get controlplanes"] = ClusterError("reading", 403, "Forbidden", "no right")
+    await flow.ring()
+    await until(lambda: "reading" in world.condition("Ready")["message"])
+    await flow.settled()
+    world.management.refuse.clear()
+    await flow.resync_now()
+    world.hold = {"nudge_account": (stop := Stop())}
+    rotation = asyncio.create_task(flow.handle.execute_update("rotate"))
+    await stop.reached()
+    await asyncio.gather(*(flow.ring() for _ in range(MANY_RINGS + 1)))
+    world.hold = {}
+    stop.go_on()
+    await rotation
+    await flow.resync_now()
+
+
+async def is_unregistered(flow: Flow) -> None:
+    """Is deleted while a rotation is under way, waits for a child, is paused, and goes."""
+    world = _service(flow)
+    await flow.ring()
+    await flow.idle(1)
+    world.hold = {"nudge_account": (stop := Stop())}
+    rotation = asyncio.create_task(flow.handle.execute_update("rotate"))
+    await stop.reached()
+    world.remove = World.left("User openstack/x to be gone")
+    world.delete()
+    await flow.ring()
+    await until(lambda: world.count("admit") == 2)
+    stop.go_on()
+    await rotation
+    await until(lambda: world.count("remove_registration") > 0)
+    await flow.settled()
+    world.touch(annotations={PAUSED: "true"})
+    await flow.ring()
+    await until(lambda: PAUSED in world.condition("Ready")["message"])
+    world.touch(annotations={})
+    world.remove = Removal()
+    await flow.ring()
+    await flow.ended()
+
+
+SERVICE_WAYS = (registers_and_rotates, registers_with_trouble, is_unregistered)
 WAYS: tuple[Callable[[Flow], Awaitable[None]], ...] = (
     becomes_ready,
     is_frozen_and_troubled,
@@ -161,12 +258,13 @@ WAYS: tuple[Callable[[Flow], Awaitable[None]], ...] = (
     is_deleted,
     is_deleted_after_a_late_step,
     is_replaced_in_teardown,
+    *SERVICE_WAYS,
 )
 
 
 async def record(env: WorkflowEnvironment, way: Callable[[Flow], Awaitable[None]]) -> None:
     name = way.__name__.replace("_", "-")
-    async with serving(env, World(name)) as flow:
+    async with serving(env, ServiceWorld(name) if way in SERVICE_WAYS else World(name)) as flow:
         await way(flow)
         run_id: str | None = (await flow.handle.describe()).run_id
         histories: list[dict[str, Any]] = []
@@ -187,14 +285,15 @@ def _bare(value: Any) -> Any:
     return [_bare(inner) for inner in value] if isinstance(value, list) else value
 
 
-async def main() -> None:
+async def main(names: list[str]) -> None:
     FOLDER.mkdir(exist_ok=True)
     async with clock_server() as env:
         for way in WAYS:
-            await record(env, way)
+            if not names or way.__name__.replace("_", "-") in names:
+                await record(env, way)
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    asyncio.run(main(sys.argv[1:]))
     sys.stdout.flush()
     os._exit(0)

@@ -65,9 +65,13 @@ def test_each_kind_is_one_stream_and_each_kind_of_order_is_heard() -> None:
     assert children <= {kind.kind for kind in kinds}
 
 
-def test_no_registration_and_nothing_of_one_is_looked_for_on_target_clusters() -> None:
-    away = {source.kind.kind for source in SOURCES if source.on_targets}
-    assert away == {"KeystoneProject", "KeystoneRoleAssignment", "KeystoneApplicationCredential"}
+def test_no_registration_and_nothing_of_one_is_looked_for_on_target_clusters(house: House) -> None:
+    away = {source.kind for source in SOURCES if source.on_targets}
+    assert not away & {KEYSTONE_SERVICE, *KORC, *DELIVERY}
+    # Secrets are, for databases are delivered there: a registration's labels on one are anybody's writing.
+    house.ear(SECRET, "edge-1").heard("ADDED", part("made", of=service()))
+    house.ear(SECRET, "edge-1").heard("MODIFIED", said(SECRET, part("made", of=service()), "8"))
+    assert house.news() == set()
 
 
 def test_of_secrets_only_the_metadata_is_heard() -> None:

@@ -33,7 +33,7 @@ async def touch() -> None:
 
 if __name__ == "__main__":
     assembly.WORKFLOWS = (Toy,)
-    assembly.activities_over = lambda clusters: [touch]
+    assembly.activities_over = lambda clusters, openbao: [touch]
     if os.environ.get("TOY_STUBBORN"):
         program._AFTER_GRACE_SECONDS = -24  # 26 seconds are the shortest grace that can be set
     program.main()

@@ -12,6 +12,7 @@ from temporalio import activity, workflow
 import workflows
 from activities.cluster import Cluster
 from activities.clusters import Clusters
+from activities.openbao import OpenBao
 from worker import assembly
 from worker.assembly import PURE
 from workflows.scaffold.steps import Steps
@@ -56,7 +57,10 @@ def test_every_step_that_workflows_name_is_there_with_the_same_types() -> None:
     signatures = {}
     for _, method in inspect.getmembers(Steps, inspect.isfunction):
         signatures[activity._Definition.must_from_callable(method).name] = method
-    there = {activity._Definition.must_from_callable(step).name: step for step in assembly.activities_over(_nowhere())}
+    there = {
+        activity._Definition.must_from_callable(step).name: step
+        for step in assembly.activities_over(_nowhere(), OpenBao())
+    }
     assert there.keys() == signatures.keys()
     for name, step in there.items():
         mine, wanted = (inspect.get_annotations(f, eval_str=True) for f in (inspect.unwrap(step), signatures[name]))

@@ -32,6 +32,46 @@ class Gateway(Model):
     hostname: str = ""
 
 
+class SecretRef(Model):
+    """Names a Secret; which of its keys is read is the reader's to know."""
+
+    name: str = ""
+
+
+class DatabaseTls(Model):
+    """TLS towards a database: on iff the mode says so."""
+
+    mode: str = ""
+    ca_bundle_secret_ref: SecretRef = SecretRef()
+
+    @property
+    def enabled(self) -> bool:
+        return self.mode not in ("", "disabled")
+
+
+class Database(Model):
+    """A MariaDB of the plane's (`clusterRef`), or one that somebody else runs (`host`)."""
+
+    cluster_ref: ClusterRef = ClusterRef()
+    host: str = ""
+    database: str = ""
+    credentials_mode: str = ""
+    tls: DatabaseTls = DatabaseTls()
+
+
+class Infrastructure(Model):
+    """Backing services that the plane's services share."""
+
+    database: Database | None = None
+    published_database_endpoint: str = ""
+
+
+class DedicatedServices(Model):
+    """Backing services that Keystone shares with nobody."""
+
+    database: Database | None = None
+
+
 class ExternalKeystone(Model):
     """Where a Keystone that the plane does not run is reached."""
 
@@ -48,6 +88,8 @@ class KeystoneSpec(Model):
     target_cluster_ref: ClusterRef = ClusterRef()
     public_endpoint: str = ""
     gateway: Gateway = Gateway()
+    database_credentials_mode: str = ""
+    dedicated_backing_services: DedicatedServices = DedicatedServices()
 
 
 class Service(Model):
@@ -113,6 +155,7 @@ class ControlPlaneSpec(Model):
     """`spec`, our subset."""
 
     region: str = "RegionOne"
+    infrastructure: Infrastructure = Infrastructure()
     secret_store_ref: SecretStoreRef = SecretStoreRef()
     services: Services = Services()
     korc: Korc = Korc()
@@ -160,6 +203,36 @@ class ControlPlane(Model):
     @property
     def keystone_namespace(self) -> str:
         return self.spec.services.keystone.namespace.name or self.namespace
+
+    @property
+    def keystone_cluster(self) -> str:
+        """The registered cluster that Keystone and its database are on; empty is the management cluster."""
+        return self.spec.services.keystone.target_cluster_ref.name
+
+    @property
+    def database(self) -> Database | None:
+        """Keystone's database, which its plane's other services share unless it is a dedicated one (contracts 2.1)."""
+        if self.external:
+            return None
+        return self.spec.services.keystone.dedicated_backing_services.database or self.spec.infrastructure.database
+
+    @property
+    def issues_credentials(self) -> bool:
+        """Whether OpenBao issues the credentials of the shared database (contracts 2.1)."""
+        keystone, shared = self.spec.services.keystone, self.spec.infrastructure.database
+        if self.external or keystone.dedicated_backing_services.database or shared is None:
+            return False
+        mode = keystone.database_credentials_mode or shared.credentials_mode or "Dynamic"
+        return bool(shared.cluster_ref.name) and mode != "Static"
+
+    @property
+    def published_database_endpoint(self) -> str:
+        """`host:port` by which other clusters reach the shared database; empty if they do not."""
+        return self.spec.infrastructure.published_database_endpoint
+
+    @property
+    def db_credentials_ready(self) -> bool:
+        return is_true(self.status.conditions, "DBCredentialsReady")
 
     @property
     def service_auth_url(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from workflows.api.meta import Condition, Meta, Model
 
@@ -15,12 +15,20 @@ class KorcStatus(Model):
     """`status`. `id` is the resource's in OpenStack, once known; a RoleAssignment never has one.
 
     synced_resource_version  of External Secrets' objects: which version of the object was acted on last
+    refresh_time             of an ExternalSecret: when it was fetched last, as it is written
     """
 
     id: str = ""
     resource: dict[str, Any] = Field(default_factory=dict)
     synced_resource_version: str = ""
+    refresh_time: str = ""
     conditions: tuple[Condition, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, said: Any) -> Any:
+        """External Secrets writes a null for a time that has not come."""
+        return {key: value for key, value in said.items() if value is not None} if isinstance(said, dict) else said
 
 
 class KorcObject(Model):

@@ -34,8 +34,8 @@ def keeps(order: OrderRef, spec: KeystoneServiceSpec, name: str) -> bool:
 def declared(order: OrderRef, spec: KeystoneServiceSpec) -> frozenset[str]:
     """The names of all that the spec asks for, probes included: what undecided ones ask is decided elsewhere.
 
-    The domain import stays with the account even when the plane's own would serve by now: user and project refer to it,
-    and K-ORC never changes that.
+    The domain import stays with the account that names its domain, even when the plane's own would serve by now: user
+    and project refer to it, and K-ORC never changes that.
     """
     start = prefix(order)
     names: set[str] = set()
@@ -43,7 +43,8 @@ def declared(order: OrderRef, spec: KeystoneServiceSpec) -> frozenset[str]:
         names |= {f"{start}service", f"{start}service-probe"}
         names |= {f"{start}endpoint-{endpoint.interface}" for endpoint in spec.catalog.endpoints}
     if spec.account is not None:
-        names |= {f"{start}{each}" for each in ("domain", "project", "project-probe", "user", "user-probe")}
+        names |= {f"{start}{each}" for each in ("project", "project-probe", "user", "user-probe")}
+        names |= {f"{start}domain"} if spec.account.domain_name else set()
         names |= {source_name(order), backup_name(order), consumer_name(order)}
         for role in roles(spec.account):
             names |= {f"{start}role-{role_slug(role)}", f"{start}assign-{role_slug(role)}"}

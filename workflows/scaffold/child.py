@@ -69,6 +69,16 @@ def key(kind: str, name: str) -> str:
 
 def judge_child(wanted: Body, marks: Marks, seen: Seen) -> Found:
     """How a child stands that can only ever be our own: an import, or what hangs on another child of the order."""
+    found = judge_declared(wanted, marks, seen)
+    if not found.ready or found.child is None:
+        return found
+    if korc.transport_latched(found.child):
+        return cleared(found.child, wanted, seen.now)
+    return standing_of(found.child, wanted)
+
+
+def judge_declared(wanted: Body, marks: Marks, seen: Seen) -> Found:
+    """Whether a child of any controller's is there as declared; what its controller says of it is not asked."""
     child = seen.of(wanted)
     if child is None:
         return Found(
@@ -79,9 +89,7 @@ def judge_child(wanted: Body, marks: Marks, seen: Seen) -> Found:
     if not as_declared(child, wanted):
         message = f"{the(wanted)} has yet to be brought up to date."
         return Found(standing=Standing.WAITING, message=message, do=(write(Act.APPLY, wanted),), child=child)
-    if korc.transport_latched(child):
-        return cleared(child, wanted, seen.now)
-    return standing_of(child, wanted)
+    return Found(standing=Standing.READY, child=child)
 
 
 def standing_before_spec(child: KorcObject, wanted: Body, marks: Marks) -> Found | None:

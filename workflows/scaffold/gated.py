@@ -76,7 +76,7 @@ def judge_gated(order: OrderRef, gated: Gated, seen: Seen) -> Found:
         return ask(gated, child, seen, clear) if clear.do and unmade else clear
     there = korc.available(child) if gated.blind else korc.up_to_date(child)
     found = standing_of(child, wanted, there=there and bool(child.status.id))
-    if found.ready and (probe := seen.of(gated.probe)) and not probe.deleting and gated.marks.own(probe.metadata):
+    if (probe := seen.of(gated.probe)) and not probe.deleting and gated.marks.own(probe.metadata):
         return found.model_copy(update={"do": (write(Act.DELETE, gated.probe),)})
     return found
 

@@ -29,8 +29,7 @@ STORE_GRACE = timedelta(seconds=30)
 _IDENTITY = {"Project": ("name", "domainRef"), "User": ("name", "domainRef"), "Service": ("type", "name")}
 """The kinds that K-ORC takes over and deletes by name, and by which fields it looks them up (contracts 6.3)."""
 
-
-_NOT_KORCS = ("PushSecret", "ExternalSecret", "Secret")
+_NOT_KORCS = ("PushSecret", "ExternalSecret", "VaultDynamicSecret", "Database", "Secret")
 
 
 class Removing(Model):

@@ -38,6 +38,10 @@ MOVED = "OrderMoved"
 """Error type of a step that found its order gone, replaced, being deleted or paused before its first write."""
 
 
+OPENBAO = "OpenBaoError"
+"""Error type of a step that OpenBao refused, or that could not ask it."""
+
+
 class State(Enum):
     """What a read of the order found."""
 
@@ -204,4 +208,19 @@ class Steps:
     @activity.defn(name="remove_registration")
     async def remove_registration(self, task: Task) -> Removal:
         """Deletes the order's children, dependents first."""
+        raise NotImplementedError
+
+    @activity.defn(name="provision_database")
+    async def provision_database(self, task: Task) -> Outcome:
+        """Sees to schema, OpenBao role and credential, up to the Secret that External Secrets writes."""
+        raise NotImplementedError
+
+    @activity.defn(name="deliver_database")
+    async def deliver_database(self, task: Task) -> Outcome:
+        """Writes the credential and the database's address into the Secret beside the order."""
+        raise NotImplementedError
+
+    @activity.defn(name="remove_database")
+    async def remove_database(self, task: Task) -> Removal:
+        """Revokes the order's leases, deletes its role, and then its children in order."""
         raise NotImplementedError

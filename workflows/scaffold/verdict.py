@@ -49,6 +49,7 @@ class Act(Enum):
 
     CREATE = "create, unless an object has the name"
     APPLY = "apply"
+    PATCH = "change"
     DELETE = "delete"
     CLAIM = "claim the identity"
     UNLATCH = "clear a latched transport error"

@@ -44,12 +44,24 @@ listener "tcp" {{
   tls_client_ca_file = "{folder}/tls/openbao-ca.crt"
   tls_require_and_verify_client_cert = true
 }}
+
+audit "file" "witness" {{
+  options {{
+    file_path = "{audit}"
+    mode = "0600"
+  }}
+}}
 """
 
 
 def url(stack: Stack) -> str:
     """Where OpenBao is."""
     return external("OPENBAO") or f"https://127.0.0.1:{stack.ports['openbao']}"
+
+
+def audit_log(stack: Stack) -> Path:
+    """Every request and answer, a JSON line each, with whatever is secret hashed: the witness of who asked for what."""
+    return stack.folder / "logs" / "audit-openbao.jsonl"
 
 
 def authority_pair(stack: Stack) -> Pair:
@@ -95,7 +107,11 @@ class OpenBao(Part):
         issue(authority_pair(stack), folder / "tls", "openbao-tls", (*LOCAL_NAMES, SERVICE_NAME))
         client_pair(stack)
         text = _CONFIGURATION.format(
-            url=url(stack), port=stack.ports["openbao"], cluster_port=stack.ports["openbao-cluster"], folder=folder
+            url=url(stack),
+            port=stack.ports["openbao"],
+            cluster_port=stack.ports["openbao-cluster"],
+            folder=folder,
+            audit=audit_log(stack),
         )
         write_secret(folder / "openbao.hcl", text.encode())
 

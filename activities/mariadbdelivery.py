@@ -1,0 +1,110 @@
+"""The Secret beside an ordered database: read, compared by what stands for its values, and written by one apply."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from base64 import b64encode
+
+from activities.cluster import EXTERNAL_SECRET, FIELD_MANAGER, SECRET, Object
+from activities.clusters import BadKubeconfig, Clusters, Unregistered
+from activities.ordered import Given, child, stands_for, unavailable, values
+from activities.pen import Pen
+from activities.projection import apply_onto
+from workflows.api.korc import KorcObject
+from workflows.mariadbdatabase import children, delivery, reasons
+from workflows.scaffold.child import Seen, fingerprint
+from workflows.scaffold.verdict import Decision
+
+_log = logging.getLogger(__name__)
+
+
+class Delivery:
+    """The deliveries of all ordered databases."""
+
+    def __init__(self, clusters: Clusters) -> None:
+        self._clusters = clusters
+
+    async def made(self, given: Given, pen: Pen | None, known: Seen | None) -> Decision:
+        """How the Secret beside the order stands, after the one write that the pen may make.
+
+        known  what has just been seen of the credential, by what stands for it: enough to look
+        """
+        want = given.want
+        to = delivery.address(want)
+        if isinstance(to, Decision):
+            return to
+        try:
+            ca_raw, where = await self._ca(given)
+        except (Unregistered, BadKubeconfig) as error:
+            return unavailable(reasons.DELIVERY_READY, given.plane, error)
+        live, (credential, refreshed, told) = await asyncio.gather(
+            given.home.get(SECRET, given.task.ref.namespace, children.delivered_name(given.task.ref)),
+            self._credential(given, known),
+        )
+        place = {"host": to.host, "port": str(to.port), "database": want.schema_name}
+        data = {key: value.encode() for key, value in place.items()} | told
+        ca = None
+        if where is not None:
+            bundle = values(ca_raw).get(delivery.CA, b"")
+            ca = delivery.Ca(where=where, value=fingerprint(bundle))
+            data[delivery.CA] = bundle
+        wanted = {key: stands_for(key, value) for key, value in data.items()}
+        if credential is not None:
+            wanted |= {key: credential.data.get(key, "") for key in ("username", "password")}
+        parcel = delivery.Parcel(
+            credential=credential, refreshed=refreshed, ca=ca, live=child(live), ours=_ours(live), wanted=wanted
+        )
+        decision = delivery.judge_delivery(want, to, parcel)
+        if not decision.do or pen is None:
+            return decision
+        await pen.lift()
+        encoded = {key: b64encode(value).decode() for key, value in data.items()}
+        uid = live["metadata"]["uid"] if live else None
+        after = await apply_onto(given.home, SECRET, {**children.delivered(want), "data": encoded}, uid)
+        _log.info("credential delivered", extra={**given.log, "child": f"Secret {children.delivered_name(want.order)}"})
+        self._say_refreshed(given, child(live), parcel, data["username"].decode(errors="replace"))
+        parcel = parcel.model_copy(update={"live": child(after), "ours": _ours(after)})
+        return delivery.judge_delivery(want, to, parcel)
+
+    async def _credential(self, given: Given, known: Seen | None) -> tuple[KorcObject | None, str, dict[str, bytes]]:
+        """The credential that External Secrets wrote, when it did, and unless it was seen already its values."""
+        want = given.want
+        if known is not None:
+            external = known.of(children.external_secret(want))
+            return known.of(children.credentials(want)), external.status.refresh_time if external else "", {}
+        secret, fetched = await asyncio.gather(
+            given.management.get(SECRET, want.plane.namespace, children.credentials_name(want.order)),
+            given.management.get(EXTERNAL_SECRET, want.plane.namespace, children.credentials_name(want.order)),
+        )
+        refreshed = (((fetched or {}).get("status")) or {}).get("refreshTime") or ""
+        told = {key: value for key, value in values(secret).items() if key in ("username", "password")}
+        return child(secret), refreshed, told
+
+    async def _ca(self, given: Given) -> tuple[Object | None, str | None]:
+        """The Secret with the database's authority and where it should be; without TLS neither."""
+        name, namespace = delivery.ca_secret(given.plane), given.plane.keystone_namespace
+        if name is None:
+            return None, None
+        if not name:
+            return None, f"no Secret (caBundleSecretRef of ControlPlane {given.plane.key} names none)"
+        keystone = await self._clusters.get(given.plane.keystone_cluster)
+        return await keystone.get(SECRET, namespace, name), f"Secret {namespace}/{name}"
+
+    def _say_refreshed(self, given: Given, before: KorcObject | None, parcel: delivery.Parcel, username: str) -> None:
+        """Once for each user that follows another: by this line the cadence of the refreshes can be seen."""
+        old, new = (before.data.get("username") if before else ""), parcel.wanted["username"]
+        if old and old != new:
+            more = {**given.log, "username": username, "refreshTime": parcel.refreshed}
+            _log.info("delivered a refreshed database credential", extra=more)
+
+
+def _ours(secret: Object | None) -> frozenset[str]:
+    """The keys that our applies own, by the Secret's own record of who has set what."""
+    fields = ((secret or {}).get("metadata") or {}).get("managedFields") or []
+    ours = [
+        (each.get("fieldsV1") or {}).get("f:data") or {}
+        for each in fields
+        if each.get("manager") == FIELD_MANAGER and each.get("operation") == "Apply"
+    ]
+    return frozenset(name.removeprefix("f:") for data in ours for name in data if name.startswith("f:"))

@@ -1,0 +1,112 @@
+"""An ordered database as its steps read it: what the order declares, which clusters it is about, where OpenBao is."""
+
+from __future__ import annotations
+
+import time
+from base64 import b64decode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from activities.cluster import CLUSTER_SECRET_STORE, MARIADB_DATABASE, SECRET_STORE, Cluster, Object
+from activities.pen import Pen
+from activities.projection import Projection, child_of
+from workflows.api.controlplane import ControlPlane
+from workflows.api.korc import KorcObject
+from workflows.api.mariadbdatabase import Bao, MariaDBDatabaseSpec, Store
+from workflows.mariadbdatabase import children, provision, reasons
+from workflows.mariadbdatabase.children import CLIENT_KEYS, Ordered
+from workflows.scaffold.child import fingerprint
+from workflows.scaffold.steps import START_TO_CLOSE, STEP_DEADLINE, Task
+from workflows.scaffold.verdict import WAIT_SECONDS, Decision, Verdict
+
+_REQUEST_SECONDS = (START_TO_CLOSE - STEP_DEADLINE).total_seconds()
+"""How long a request may last that a step has begun before its deadline."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """One step's task, in the words of the kind, and the clusters it is about."""
+
+    task: Task
+    management: Cluster
+    home: Cluster
+    bao: Bao = field(default_factory=Bao)
+
+    @property
+    def plane(self) -> ControlPlane:
+        if self.task.plane is None:
+            raise ValueError("a database is provisioned only past the gate that reads its plane")
+        return self.task.plane
+
+    @property
+    def spec(self) -> MariaDBDatabaseSpec:
+        return MariaDBDatabaseSpec.model_validate(self.task.order.spec)
+
+    @property
+    def want(self) -> Ordered:
+        return Ordered(order=self.task.ref, uid=self.task.order.uid, spec=self.spec, plane=self.plane, bao=self.bao)
+
+    @property
+    def log(self) -> dict[str, str]:
+        return {"order": self.task.ref.workflow_id}
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the order was Ready, as it is now, when the pass began."""
+        return any(
+            each.get("type") == "Ready"
+            and each.get("status") == "True"
+            and each.get("observedGeneration") == self.task.order.generation
+            for each in self.task.order.status.get("conditions") or []
+        )
+
+    def pen(self, *, deleting: bool = False) -> Pen | None:
+        """The right to write, from now on; a paused order gives none."""
+        if self.task.order.paused:
+            return None
+        ref, uid = self.task.ref, self.task.order.uid
+        return Pen(self.home, MARIADB_DATABASE, ref, uid, deleting=deleting, begun=time.monotonic())
+
+    def projection(self, pen: Pen | None, elsewhere: Mapping[str, Cluster]) -> Projection:
+        marks = children.marks(self.task.ref, self.task.order.uid)
+        return Projection(self.management, self.task.ref, marks, pen, elsewhere=elsewhere, stands_for=stands_for)
+
+
+async def bao_of(management: Cluster, ref: Mapping[str, str], namespace: str) -> Bao:
+    """Where OpenBao is, by the plane's store; one that is not there leaves it at the reference's default."""
+    kind = {"SecretStore": SECRET_STORE, "ClusterSecretStore": CLUSTER_SECRET_STORE}.get(ref["kind"])
+    if kind is None:
+        return Bao()
+    raw = await management.get(kind, namespace if kind is SECRET_STORE else None, ref["name"])
+    return Bao.of(Store.model_validate(raw) if raw else None)
+
+
+def stands_for(key: str, value: bytes) -> str:
+    return provision.stand_in(key, value, fingerprint(value))
+
+
+def child(raw: Object | None) -> KorcObject | None:
+    return child_of(raw, stands_for) if raw else None
+
+
+def values(secret: Object | None) -> dict[str, bytes]:
+    return {key: b64decode(value) for key, value in ((secret or {}).get("data") or {}).items()}
+
+
+def complete(client: Object | None) -> bool:
+    have = values(client)
+    return all(have.get(key) for key in CLIENT_KEYS)
+
+
+def until(pen: Pen | None) -> float:
+    """When the last answer to the step's requests must have come."""
+    left = pen.left if pen is not None else STEP_DEADLINE.total_seconds()
+    return time.monotonic() + max(left, 0) + _REQUEST_SECONDS
+
+
+def unavailable(type_: str, plane: ControlPlane, error: Exception) -> Decision:
+    message = (
+        f"Cluster {plane.keystone_cluster!r}, where Keystone of ControlPlane {plane.key} is, cannot be used: {error}."
+    )
+    reason = reasons.CLUSTER_UNAVAILABLE
+    return Decision(verdict=Verdict(type=type_, status=False, reason=reason, message=message, again=WAIT_SECONDS))
