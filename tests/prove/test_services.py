@@ -21,9 +21,10 @@ import pytest
 from deploy.local import kube
 from deploy.local import stack as stacks
 from deploy.local.parts import openbao
+from deploy.openbao.layout import tenant_store
 from tests.audit import OPERATOR, Audit
 from tests.e2e.services import ORDERS, RESOURCES, Service, account, catalog
-from tests.e2e.stage import CP, Object, Stage, condition, until
+from tests.e2e.stage import CP, PLANES, Object, Plane, Stage, condition, unique, until
 
 SERVICES = int(os.environ.get("C5C3_PROVE_SERVICES", "100"))
 OUTAGE = float(os.environ.get("C5C3_PROVE_OUTAGE", "120"))
@@ -238,3 +239,32 @@ async def _silent(batch: Batch, words: str) -> dict[str, str]:
         if waits and not all(any(name in each for name in names) and re.search(words, each) for each in waits):
             silent[service.name] = " | ".join(waits)
     return silent
+
+
+@pytest.mark.row("S15")
+async def test_a_namespace_that_is_deleted_goes_with_its_registration(real_stack: Stage) -> None:
+    """Its store goes in the same moment, and External Secrets can take nothing back of OpenBao any more (D4)."""
+    plane = Plane(unique("cp"), unique("plane"))
+    spec: Object = {
+        "infrastructure": {"database": {"clusterRef": {"name": "mariadb"}}},
+        "services": {"keystone": {"mode": "Managed"}},
+    }
+    await real_stack.plane(plane, spec, "team-b")
+    here, namespace = real_stack.stack, unique("tenant")
+    allowed = {"spec": {"korc": {"serviceRegistrations": {"allowedNamespaces": [namespace]}}}}
+    await kube.patch(here, "management", PLANES, plane.namespace, plane.name, allowed)
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+    *before, store = tenant_store(namespace, openbao.url(here))
+    await kube.apply(here, "management", [space, *before])
+    certificate = (here, "management", "certificates.cert-manager.io", namespace, "eso-tenant-client-tls")
+    await until(lambda: kube.get(*certificate), kube.condition("Ready"), 30)
+    await kube.apply(here, "management", [store])
+    block = account(unique("tenant"), "member")
+    service = Service(real_stack, unique("tenant"), namespace, plane, catalog("public"), block)
+    await service.place()
+    await service.is_ready()
+    await real_stack.delete("management", "namespaces", None, namespace)
+    await service.gone(60)
+    await until(lambda: kube.get(here, "management", "namespaces", None, namespace), lambda seen: seen is None, 60)
+    assert (await service.user_rows(), await service.project_rows(), await service.service_rows()) == ([], [], [])
+    await real_stack.drop_plane(plane)
