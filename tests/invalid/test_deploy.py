@@ -17,6 +17,7 @@ PLURALS = {
     "ClusterRole": "clusterroles",
     "ClusterRoleBinding": "clusterrolebindings",
     "KeystoneProject": "keystoneprojects",
+    "MariaDBDatabase": "mariadbdatabases",
 }
 OPERATOR = "system:serviceaccount:c5c3-system:c5c3-operator"
 GROUPS = ["system:serviceaccounts", "system:serviceaccounts:c5c3-system", "system:authenticated"]
@@ -151,7 +152,16 @@ def test_registrations_are_served_at_home_alone(api: Api, target_api: Api) -> No
 
 
 @pytest.mark.api
-@pytest.mark.parametrize("sample", ["keystoneproject", "keystoneproject-target", "keystoneproject-refused"])
+@pytest.mark.parametrize(
+    "sample",
+    [
+        "keystoneproject",
+        "keystoneproject-target",
+        "keystoneproject-refused",
+        "mariadbdatabase",
+        "mariadbdatabase-target",
+    ],
+)
 def test_a_sample_is_admitted(api: Api, namespace: str, sample: str) -> None:
     (order,) = documents(f"samples/{sample}.yaml")
     assert order["metadata"]["namespace"] == "team-a"

@@ -20,14 +20,19 @@ from temporalio.client import WorkflowUpdateFailedError
 from temporalio.common import RetryPolicy
 from temporalio.testing import WorkflowEnvironment
 
-from activities.errors import ClusterError, Conflict, Moved
+from activities.errors import ClusterError, Conflict, Moved, OpenBaoError
 from tests.flows.conftest import clock_server, serving
+from tests.flows.databases import DatabaseWorld
+from tests.flows.databases import delivered as database_delivered
+from tests.flows.databases import there as database_there
+from tests.flows.databases import waits as database_waits
 from tests.flows.flow import Flow, until
 from tests.flows.services import ServiceWorld, provisioned, waits
 from tests.flows.world import Stop, World, waiting
 from workflows.api.controlplane import PAUSED
 from workflows.keystoneproject import reasons
 from workflows.keystoneservice import reasons as service_reasons
+from workflows.mariadbdatabase import reasons as database_reasons
 from workflows.scaffold import steps
 from workflows.scaffold.run import MANY_RINGS
 from workflows.scaffold.steps import Removal
@@ -250,6 +255,58 @@ async def is_unregistered(flow: Flow) -> None:
     await flow.ended()
 
 
+def _database(flow: Flow) -> DatabaseWorld:
+    assert isinstance(flow.world, DatabaseWorld)
+    return flow.world
+
+
+async def orders_a_database(flow: Flow) -> None:
+    """Is provided at once, waits for a credential, is refused by OpenBao, cannot deliver, errs otherwise, and rests."""
+    world = _database(flow)
+    world.order(finalized=False)
+    world.database = database_waits(database_reasons.WAITING_FOR_CREDENTIALS)
+    await flow.ring()
+    await flow.settled()
+    world.database = OpenBaoError("OpenBao answered 403 to GET database/mariadb/roles/x: no", 403)
+    await flow.resync_now()
+    world.database, world.parcel = database_there(), ClusterError("applying Secret", 403, "Forbidden", "no right")
+    await flow.resync_now()
+    world.parcel = database_waits(database_reasons.NOT_PUBLISHED, database_reasons.DELIVERY_READY, again=600.0)
+    await flow.resync_now()
+    world.database = ClusterError("reading MariaDB openstack/mariadb", 403, "Forbidden", "no right")
+    await flow.ring()
+    await until(lambda: "reading MariaDB" in world.condition("Ready")["message"])
+    await flow.settled()
+    world.database, world.parcel = database_there(), database_delivered()
+    await flow.resync_now()
+    world.at_rest = True
+    await flow.ring()
+    await flow.idle(world.count("admit"))
+    world.plane(ready=False)
+    await flow.ring()
+    await until(lambda: world.reasons[0] == database_reasons.WAITING_FOR_DB_CREDENTIALS)
+    await flow.settled()
+
+
+async def drops_a_database(flow: Flow) -> None:
+    """Is deleted while OpenBao is sealed, waits for its Database, and goes."""
+    world = _database(flow)
+    await flow.ring()
+    await flow.idle(1)
+    world.remove = OpenBaoError('removing OpenBao database role "x": OpenBao answered 403', 403)
+    world.delete()
+    await flow.ring()
+    await until(lambda: "removing OpenBao" in world.condition("Ready")["message"])
+    await flow.settled()
+    world.remove = World.left("Database openstack/x to be gone")
+    await flow.resync_now()
+    await flow.settled()
+    world.remove = Removal()
+    await flow.ring()
+    await flow.ended()
+
+
+DATABASE_WAYS = (orders_a_database, drops_a_database)
 SERVICE_WAYS = (registers_and_rotates, registers_with_trouble, is_unregistered)
 WAYS: tuple[Callable[[Flow], Awaitable[None]], ...] = (
     becomes_ready,
@@ -259,12 +316,14 @@ WAYS: tuple[Callable[[Flow], Awaitable[None]], ...] = (
     is_deleted_after_a_late_step,
     is_replaced_in_teardown,
     *SERVICE_WAYS,
+    *DATABASE_WAYS,
 )
 
 
 async def record(env: WorkflowEnvironment, way: Callable[[Flow], Awaitable[None]]) -> None:
     name = way.__name__.replace("_", "-")
-    async with serving(env, ServiceWorld(name) if way in SERVICE_WAYS else World(name)) as flow:
+    made = ServiceWorld(name) if way in SERVICE_WAYS else DatabaseWorld(name) if way in DATABASE_WAYS else World(name)
+    async with serving(env, made) as flow:
         await way(flow)
         run_id: str | None = (await flow.handle.describe()).run_id
         histories: list[dict[str, Any]] = []

@@ -15,6 +15,7 @@ from workflows.mariadbdatabase.children import Ordered
 from workflows.scaffold import gates as shared
 from workflows.scaffold.child import Seen, fingerprint, key
 from workflows.scaffold.order import OrderRef
+from workflows.scaffold.removal import Removing
 from workflows.scaffold.verdict import Act, Decision, Verdict
 
 Object = dict[str, Any]
@@ -580,7 +581,7 @@ def test_a_skipped_delivery_looks_again_when_the_schema_does() -> None:
 # -- removal -----------------------------------------------------------------------------------------------------------
 
 
-def teardown(scene: Scene, policy: str = "") -> removal.Removing:
+def teardown(scene: Scene, policy: str = "") -> Removing:
     spec = MariaDBDatabaseSpec.model_validate({"controlPlaneRef": {"name": "cp"}, "deletionPolicy": policy})
     marks = children.marks(scene.want.order, scene.want.uid)
     return removal.judge_teardown(spec, marks, scene.want.plane, scene.seen)
@@ -593,7 +594,7 @@ def test_deletes_come_in_order_and_the_policy_in_force_before_the_database() -> 
     scene.put(children.delivered(scene.want))
     del scene.objects[f"Secret/{children.credentials_name(scene.want.order)}"]  # External Secrets' own; it goes with it
 
-    def acts(removing: removal.Removing) -> list[str]:
+    def acts(removing: Removing) -> list[str]:
         return [f"{write.act.name} {write.kind}" for write in removing.do]
 
     deletes = ["DELETE ExternalSecret", "DELETE VaultDynamicSecret", "DELETE Database", "DELETE Secret"]
@@ -610,7 +611,7 @@ def test_what_is_not_ours_stays() -> None:
     scene.put({"kind": "Database", "metadata": {"name": "theirs", "namespace": "openstack", "labels": labels}})
     delivered = children.delivered(scene.want)
     scene.put({**delivered, "metadata": {**delivered["metadata"], "ownerReferences": []}})
-    assert teardown(scene, "Delete") == removal.Removing()
+    assert teardown(scene, "Delete") == Removing()
 
 
 def test_fingerprints_tell_values_apart_and_empty_ones() -> None:
