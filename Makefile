@@ -8,8 +8,8 @@ RUN = .venv/bin/python
 demo: .venv/ready                 ## the stack, the product, three orders; ARGS=--once takes it all back and exits
 	$(RUN) -m deploy.local.demo --instance $(INSTANCE) $(ARGS)
 
-test: check                       ## everything but the long runs
-	$(RUN) -m pytest -m "not prove" $(ARGS)
+test: .venv/ready                 ## everything but the long runs; ARGS go to pytest
+	$(RUN) -m tests.all $(ARGS)
 
 check: .venv/ready                ## seconds, no stack: lint, types, import contracts, pure tests
 	$(RUN) -m tests.check

@@ -123,6 +123,7 @@ class Cluster:
     def __init__(self, name: str, api: ApiClient) -> None:
         self.name = name
         self._api = api
+        self._lists_first = False
 
     async def close(self) -> None:
         await self._api.close()
@@ -142,11 +143,13 @@ class Cluster:
         namespace: str | None = None,
         *,
         labels: Mapping[str, str] | None = None,
+        name: str | None = None,
         metadata_only: bool = False,
     ) -> Object:
         """The whole list object (`metadata.resourceVersion`, `items`), fetched in pages of 500."""
         items: list[Object] = []
         query = {"limit": "500", **({"labelSelector": selector(labels)} if labels else {})}
+        query |= {"fieldSelector": f"metadata.name={name}"} if name else {}
         accept = _METADATA.format("PartialObjectMetadataList") if metadata_only else _WHOLE
         while True:
             page = await self._request("GET", kind, namespace, query=query, accept=accept)
@@ -223,8 +226,7 @@ class Cluster:
     ) -> AsyncGenerator[Object]:
         """Events `{type, object}` after a version, until the server ends the watch after about `seconds`.
 
-        Without a version the objects that are there come first; with `initial` a bookmark annotated
-        `INITIAL_EVENTS_END` follows them (a list and a watch in one request, Kubernetes 1.34 and newer).
+        Without a version the objects that are there come first; `list_and_watch` also says where they end.
 
         Bookmarks are asked for and yielded. Silence for longer than `silence` seconds is an error (`status` 0), as
         is an `ERROR` event: it is raised with the Status' own code, 410 when the version is too old.
@@ -257,6 +259,39 @@ class Cluster:
             raise ClusterError(doing, 0, SILENT, f"nothing was heard for {silence:g} s") from None
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             raise ClusterError(doing, 0, type(error).__name__, str(error)) from None
+
+    async def list_and_watch(
+        self,
+        kind: Kind,
+        namespace: str,
+        *,
+        labels: Mapping[str, str] | None = None,
+        name: str | None = None,
+        seconds: int,
+        metadata_only: bool = False,
+    ) -> AsyncGenerator[Object]:
+        """Events of all that is there, a bookmark annotated `INITIAL_EVENTS_END`, and then what a watch says.
+
+        One request, where the API server can do that (its feature WatchList); where it refuses, a list and a watch.
+        """
+        which: dict[str, Any] = {"labels": labels, "name": name, "metadata_only": metadata_only}
+        if not self._lists_first:
+            try:
+                async for event in self.watch(kind, namespace, "", seconds=seconds, initial=True, **which):
+                    yield event
+                return
+            except ClusterError as error:
+                if error.status not in (400, 422):
+                    raise
+                self._lists_first = True
+                _log.info("this API server does not begin a watch with what is there: it is listed first")
+        found = await self.list(kind, namespace, **which)
+        for item in found["items"]:
+            yield {"type": "ADDED", "object": item}
+        yield {"type": "BOOKMARK", "object": {"metadata": {"annotations": {INITIAL_EVENTS_END: "true"}}}}
+        version = found["metadata"]["resourceVersion"]
+        async for event in self.watch(kind, namespace, version, seconds=seconds, **which):
+            yield event
 
     async def _request(
         self,

@@ -329,10 +329,14 @@ class Projection:
         """
         options: dict[str, Any] = {"name": name} if name else {"labels": self._marks.labels}
         options |= {"seconds": max(1, round(self._lent().left) + 1), "metadata_only": kind == "Secret"}
+        cluster, of = self._at(kind), KINDS[kind]
+        heard = (
+            cluster.list_and_watch(of, namespace, **options)
+            if ready
+            else cluster.watch(of, namespace, version, **options)
+        )
         try:
-            async for event in self._at(kind).watch(
-                KINDS[kind], namespace, version, initial=ready is not None, **options
-            ):
+            async for event in heard:
                 raw = event["object"]
                 match event["type"]:
                     case "BOOKMARK":

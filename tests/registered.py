@@ -17,7 +17,6 @@ from activities.cluster import (
     CONTROL_PLANE,
     EXTERNAL_SECRET,
     KEYSTONE_SERVICE,
-    KINDS,
     KORC_DOMAIN,
     LEASE,
     PUSH_SECRET,
@@ -30,6 +29,7 @@ from activities.clusters import Clusters
 from activities.keystoneservice import KeystoneServices
 from tests.external_secrets_by_hand import ExternalSecretsByHand
 from tests.korc_by_hand import KorcByHand
+from tests.korc_of_all_kinds import KINDS as KORC_KINDS
 from tests.korc_of_all_kinds import Korc
 from tests.world import REGISTRATIONS, World, retried, run, run_attempt
 from workflows.keystoneservice import children, delivery, gates, reasons
@@ -45,6 +45,7 @@ CATALOG: Object = {
         {"interface": "internal", "url": "http://image.svc:9292"},
     ],
 }
+OF_A_REGISTRATION = (*KORC_KINDS, PUSH_SECRET, EXTERNAL_SECRET, SECRET, LEASE)
 ACCOUNT: Object = {"project": {"name": "imaging", "create": True}, "roles": ["reader"]}
 
 
@@ -141,7 +142,7 @@ class Registered:
         """Everything a registration can have made, in both namespaces: kind and object."""
         found = []
         for namespace in (self.world.plane_ns, self.world.order_ns):
-            for kind in KINDS.values():
+            for kind in OF_A_REGISTRATION:
                 for item in (await self.admin.list(kind, namespace))["items"]:
                     if item["metadata"]["name"] != "cp-domain-default":
                         found.append((kind.kind, item))

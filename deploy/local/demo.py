@@ -8,29 +8,24 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import base64
 import sys
 import time
 from collections.abc import Sequence
 
-import yaml
 from rich.console import Console
 from rich.live import Live
-from temporalio.client import Client
 
+from deploy.local import demo_proofs as proofs
 from deploy.local import kube, stack
-from deploy.local.demo_orders import PROJECTS, SERVICE, Sample, table
+from deploy.local.demo_orders import DATABASES, PROJECTS, SERVICE, Sample, table
+from deploy.local.demo_proofs import Surprise
 from deploy.local.keystone_api import KeystoneAPI
 from deploy.local.part import PartError, Stack
-from deploy.local.parts import temporal
 from deploy.local.show import shown
 
 PATIENCE = 120.0
+MARKS = ("c5c3.io/keystone", "c5c3.io/mariadb")
 NAMESPACES = ("openstack", "openstack-ext", "team-a", "team-b")
-
-
-class Surprise(Exception):
-    """The demonstration did not show what it should."""
 
 
 async def demonstrate(instance: str, *, once: bool) -> None:
@@ -42,14 +37,17 @@ async def demonstrate(instance: str, *, once: bool) -> None:
         progress.note(f"the stack, the worker and the watcher are up after {time.monotonic() - began:.0f} s")
     console.print("\nThree projects: one ordered here, one on the target cluster, one that must be refused.\n")
     await _order(console, here, PROJECTS)
-    await _prove_projects(console, here)
+    await proofs.projects(console, here)
     with shown() as progress:
         progress.note("the service's password travels through OpenBao and External Secrets")
         await stack.later(instance)
     console.print("\nA service: an entry in the catalog, and an account whose password is delivered as a Secret.\n")
     await _order(console, here, (SERVICE,))
-    await _prove_service(console, here)
-    every = (*PROJECTS, SERVICE)
+    await proofs.service(console, here)
+    console.print("\nTwo databases on the shared MariaDB: one ordered here, one on the target cluster.\n")
+    await _order(console, here, DATABASES)
+    await proofs.databases(console, here)
+    every = (*PROJECTS, SERVICE, *DATABASES)
     if once:
         await _take_back(console, here, every)
         await stack.down(instance)
@@ -84,57 +82,6 @@ async def _follow(console: Console, here: Stack, samples: Sequence[Sample], *, f
             await asyncio.sleep(2 if for_ever else 0.25)
 
 
-async def _prove_projects(console: Console, here: Stack) -> None:
-    """What Keystone itself says, asked without any Kubernetes."""
-    console.print("\nAs Keystone's own API shows it:")
-    async with KeystoneAPI(here) as keystone:
-        for sample in PROJECTS:
-            name = sample.body["spec"].get("projectName") or sample.name
-            rows = await keystone.projects(name=name)
-            status = (await sample.read(here)).get("status") or {}
-            wanted = [status["projectID"]] if "projectID" in status else []
-            if [row["id"] for row in rows] != wanted:
-                raise Surprise(f"Keystone has {len(rows)} projects named {name!r}, ids {[row['id'] for row in rows]}")
-            shown_as = f"id {rows[0]['id']}, domain {rows[0]['domain_id']}" if rows else "no such project"
-            console.print(f"  {name:16} {shown_as}")
-
-
-async def _prove_service(console: Console, here: Stack) -> None:
-    """Logs in as the service would, rotates, and shows that the old password is refused."""
-    async with KeystoneAPI(here) as keystone:
-        before = await _clouds_yaml(here)
-        token = await keystone.login_with(before)
-        if token is None:
-            raise Surprise("Keystone refuses the delivered credentials")
-        roles = ", ".join(sorted(role["name"] for role in token["roles"]))
-        catalog = [entry for entry in token["catalog"] if entry["name"] == SERVICE.name]
-        console.print(f"\n  logged in with Secret {SERVICE.namespace}/{SERVICE.name}-credentials: roles {roles}")
-        console.print(
-            f"  the catalog lists {len(catalog[0]['endpoints']) if catalog else 0} endpoints of {SERVICE.name}"
-        )
-        client = await Client.connect(temporal.address(here))
-        order = client.get_workflow_handle(f"{SERVICE.kind}:{SERVICE.namespace}/{SERVICE.name}")
-        answer = await order.execute_update("rotate", result_type=dict)
-        await _follow(console, here, (SERVICE,))
-        after = await _clouds_yaml(here)
-        if await keystone.login_with(after) is None or await keystone.login_with(before) is not None:
-            raise Surprise("after the rotation the new password must log in, and the old one must not")
-        console.print(
-            f"  rotated to generation {answer['generation']}: the new password logs in, the old one is refused"
-        )
-
-
-async def _clouds_yaml(here: Stack) -> str:
-    """What the service reads. Named `admin` in it is the plane's word for the cloud, not who logs in."""
-    found = await kube.get(here, "management", "secrets", SERVICE.namespace, f"{SERVICE.name}-credentials")
-    if found is None:
-        raise Surprise(f"there is no Secret {SERVICE.namespace}/{SERVICE.name}-credentials")
-    text = base64.b64decode(found["data"]["clouds.yaml"]).decode()
-    if yaml.safe_load(text)["clouds"].keys() != {"admin"}:
-        raise Surprise("the delivered clouds.yaml does not name the plane's cloud")
-    return text
-
-
 async def _take_back(console: Console, here: Stack, samples: Sequence[Sample]) -> None:
     """Deletes the orders and looks for anything left of them."""
     for sample in samples:
@@ -144,21 +91,24 @@ async def _take_back(console: Console, here: Stack, samples: Sequence[Sample]) -
         if time.monotonic() > deadline:
             raise Surprise("an order is still there after its deletion; `make logs PART=worker` says more")
         await asyncio.sleep(0.25)
-    if left := [*await _children_left(here), *await _identities_left(here)]:
+    left = [*await _children_left(here), *await _identities_left(here)]
+    left += [*await proofs.schemas_left(here), *await proofs.secrets_left(here)]
+    if left:
         raise Surprise(f"left behind: {', '.join(left)}")
-    console.print("\nDeleted: no order, no child, and in Keystone nothing of theirs is left.")
+    console.print("\nDeleted: no order, no child, and in Keystone, OpenBao and MariaDB nothing of theirs is left.")
 
 
 async def _children_left(here: Stack) -> list[str]:
     kinds = ("projects", "users", "services", "endpoints", "roles", "roleassignments")
     resources = [f"{kind}.openstack.k-orc.cloud" for kind in kinds]
     resources += ["secrets", "pushsecrets.external-secrets.io", "externalsecrets.external-secrets.io"]
+    resources += ["databases.k8s.mariadb.com", "vaultdynamicsecrets.generators.external-secrets.io"]
     return [
         f"{resource} {one['metadata']['namespace']}/{one['metadata']['name']}"
         for resource in resources
         for namespace in NAMESPACES
         for one in await kube.items(here, "management", resource, namespace)
-        if any(label.startswith("c5c3.io/keystone") for label in one["metadata"].get("labels") or {})
+        if any(label.startswith(MARKS) for label in one["metadata"].get("labels") or {})
     ]
 
 
@@ -179,6 +129,7 @@ def _next_steps(console: Console, here: Stack) -> None:
         "kubectl -n team-a describe keystoneproject reporting",
         "temporal workflow signal --workflow-id KeystoneProject:team-a/reporting --name resync",
         "temporal workflow update execute --workflow-id KeystoneService:team-b/reports --name rotate",
+        "kubectl -n team-a get secret reports-db-credentials -o yaml",
         "kubectl -n team-a delete keystoneproject reporting",
     ):
         console.print(f"  {line}", markup=False, soft_wrap=True)

@@ -81,6 +81,12 @@ SERVICE = Sample(
     (("CatalogReady", "CatalogRegistered"), ("AccountReady", "AccountProvisioned")),
 )
 
+_DELIVERED = (("DatabaseReady", "DatabaseProvisioned"), ("DeliveryReady", "Delivered"))
+DATABASES = (
+    Sample("management", "mariadbdatabase.yaml", _DELIVERED),
+    Sample("target", "mariadbdatabase-target.yaml", _DELIVERED),
+)
+
 
 def condition(live: dict[str, Any], type_: str) -> dict[str, Any]:
     conditions = (live.get("status") or {}).get("conditions") or []

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from typing import Any
+
 import pytest
 
+from activities.cluster import Cluster, Object
+from activities.clusters import Clusters
+from activities.errors import ClusterError
+from activities.keystoneproject import KeystoneProjects
 from tests.audit import Audit, writes
-from tests.world import TARGET, World, retried, run
+from tests.world import REGISTRATIONS, TARGET, World, retried, run
 from workflows.keystoneproject import reasons
 
 pytestmark = pytest.mark.api
@@ -41,6 +48,36 @@ async def test_a_pass_that_changes_nothing_reads_three_objects_and_writes_none(w
     assert [f"{one.verb} {one.resource}" for one in asked] == [
         "get keystoneprojects", "get controlplanes", "get projects",
     ]  # fmt: skip
+
+
+class Older(Cluster):
+    """An API server that cannot begin a watch with what is there, as one without the feature WatchList refuses it."""
+
+    refusals = 0
+
+    async def watch(self, *args: Any, initial: bool = False, **options: Any) -> AsyncGenerator[Object]:
+        if initial:
+            self.refusals += 1
+            raise ClusterError(
+                "watching", 422, "Invalid", "sendInitialEvents is forbidden for watch unless the feature gate"
+            )
+        async for event in super().watch(*args, **options):
+            yield event
+
+
+async def test_an_older_api_server_is_listed_before_it_is_watched(world: World) -> None:
+    await world.plane()
+    for name in ("one", "two"):
+        ref = await world.ready(name)
+        await world.delete(ref)
+        older = Older("", world.clusters.management._api)
+        steps = KeystoneProjects(Clusters(older, REGISTRATIONS))
+        async with world.korc.playing():
+            task = await world.removal(ref)
+            removal = await retried(steps.remove_project, task)
+            assert (removal.left, older.refusals) == ((), 1)
+            await run(world.orders.release, task)
+        assert await world.find(ref) is None
 
 
 async def test_a_removal_costs_what_it_needs(world: World) -> None:

@@ -299,10 +299,10 @@ class Service:
         scheduled = [event.activity_task_scheduled_event_attributes.activity_type.name for event in history.events]
         return len([name for name in scheduled if name in ("admit", "examine")])
 
-    async def quiet(self) -> None:
-        """Waits until the run rests: no new event for two seconds."""
+    async def quiet(self, seconds: float = 2) -> None:
+        """Waits until the run rests: no new event for so long. The last news of a child may be folded for some."""
         length, still = -1, 0
-        while still < 4:
+        while still < 2 * seconds:
             await asyncio.sleep(0.5)
             now = (await self.handle.describe()).history_length
             length, still = (length, still + 1) if now == length else (now, 0)

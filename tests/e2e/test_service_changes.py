@@ -10,8 +10,7 @@ import pytest
 import pytest_asyncio
 
 from deploy.local import kube
-from deploy.local.parts import keystone, openbao, planes
-from deploy.openbao.layout import tenant_store
+from deploy.local.parts import keystone, planes
 from tests.e2e.services import BESIDE_THE_PLANE, FINALIZER, RESOURCES, Service, account, catalog, slug
 from tests.e2e.stage import PLANES, Object, Plane, Stage, condition, unique, until
 
@@ -228,29 +227,3 @@ async def test_deletion_is_patient_with_a_plane_and_fails_open_without(
     await kube.apply(here, "management", [good])
     await until(orphan.objects, lambda found: found == {}, 90)
     await orphan.left_nothing()
-
-
-@pytest.mark.row("S15")
-async def test_a_namespace_that_is_deleted_goes_with_its_registration(
-    real_stack: Stage, own_plane: Plane, register: Register
-) -> None:
-    """Its store goes in the same moment, and External Secrets can take nothing back of OpenBao any more (D4)."""
-    here, namespace = real_stack.stack, unique("tenant")
-    allowed = {"spec": {"korc": {"serviceRegistrations": {"allowedNamespaces": [namespace]}}}}
-    await kube.patch(here, "management", PLANES, own_plane.namespace, own_plane.name, allowed)
-    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
-    *before, store = tenant_store(namespace, openbao.url(here))
-    await kube.apply(here, "management", [space, *before])
-    certificate = (here, "management", "certificates.cert-manager.io", namespace, "eso-tenant-client-tls")
-    await until(lambda: kube.get(*certificate), kube.condition("Ready"), 30)
-    await kube.apply(here, "management", [store])
-    service = register(
-        "tenant", namespace=namespace, plane=own_plane, catalog=catalog("public"),
-        account=lambda name: account(f"{name}-project", "member"),
-    )  # fmt: skip
-    await service.place()
-    await service.is_ready()
-    await real_stack.delete("management", "namespaces", None, namespace)
-    await service.gone(60)
-    await until(lambda: kube.get(here, "management", "namespaces", None, namespace), lambda seen: seen is None, 60)
-    assert (await service.user_rows(), await service.project_rows(), await service.service_rows()) == ([], [], [])

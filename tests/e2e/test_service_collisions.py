@@ -13,7 +13,7 @@ import pytest_asyncio
 from deploy.local import kube
 from tests.audit import WRITES, Audit
 from tests.e2e.services import KORC, Service, account, catalog, login_of
-from tests.e2e.stage import PLANES, Object, Plane, Stage, condition, unique, until
+from tests.e2e.stage import PLANES, Object, Order, Plane, Stage, condition, reason, unique, until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 Register = Callable[..., Service]
@@ -263,3 +263,38 @@ async def test_a_collision_heals_when_what_was_in_the_way_goes(real_stack: Stage
     await service.edit(account=service.account)
     await service.is_ready()
     assert await service.logs_in() is not None
+
+
+@pytest.mark.row("A24")
+async def test_of_two_orders_for_one_identity_exactly_one_gets_each(
+    real_stack: Stage, register: Register, place: Callable[..., Order]
+) -> None:
+    """Two registrations from two namespaces, and a KeystoneProject for the same project, placed in the same moment."""
+    name = unique("twin")
+    twins = [
+        register(name=f"{name}-{namespace}", namespace=namespace, catalog=catalog(serviceName=name),
+                 account=account(name, userName=name))
+        for namespace in ("team-a", "team-b")
+    ]  # fmt: skip
+    project = place("twin", project=name)
+    await asyncio.gather(*(each.place() for each in twins), project.place())
+
+    async def settled() -> dict[str, list[str]]:
+        conditions = [await each.conditions() for each in twins]
+        return {
+            "catalog": sorted(each.get("CatalogReady", {}).get("reason", "") for each in conditions),
+            "project": sorted(
+                [*(each.get("AccountReady", {}).get("reason", "") for each in conditions), reason(await project.live())]
+            ),
+        }
+
+    def holds(seen: dict[str, list[str]]) -> bool:
+        got = [each for each in seen["project"] if each in ("AccountProvisioned", "ProjectProvisioned")]
+        lost = [each for each in seen["project"] if each in ("ServiceAccountCollision", "ProjectCollision")]
+        return seen["catalog"] == ["CatalogRegistered", "ServiceCollision"] and (len(got), len(lost)) == (1, 2)
+
+    await until(settled, holds, 60)
+    keystone = real_stack.keystone
+    rows = (await keystone.services(name=name), await keystone.users(name=name), await keystone.projects(name=name))
+    assert [len(found) for found in rows][::2] == [1, 1]
+    assert len(rows[1]) <= 1, "at most the winner's user"

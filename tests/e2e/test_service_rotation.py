@@ -213,7 +213,7 @@ async def test_one_workflow_per_registration_and_its_passes_by_the_command_line(
     with pytest.raises(WorkflowAlreadyStartedError):
         await real_stack.temporal.start_workflow("KeystoneService", id=service.workflow_id, task_queue="c5c3-orders")
 
-    await service.quiet()
+    await service.quiet(6)
     passes = await service.passes()
     await real_stack.command("workflow", "signal", "--workflow-id", service.workflow_id, "--name", "resync")
     await until(service.passes, lambda now: now == passes + 1, 10)

@@ -123,7 +123,7 @@ def cleared(child: KorcObject, wanted: Body, now: datetime) -> Found:
     due = korc.unlatch_due(child, now)
     return Found(
         standing=Standing.FAILED,
-        message=f"K-ORC has stopped after a connection failed: {korc.terminal(child)}"
+        message=f"K-ORC has stopped on {the(wanted)} after a connection failed: {korc.terminal(child)}"
         f" (tried again {'now' if due else 'after a pause'})",
         do=(write(Act.UNLATCH, wanted),) if due else (),
         child=child,
