@@ -146,11 +146,11 @@ class Database:
         return found
 
     async def settles(self, seconds: float = 60) -> Object:
-        """Ready, and not rung for three seconds: External Secrets may fetch twice, for it sees its own writes late."""
+        """Ready, and not rung for as long as news folds: External Secrets may fetch twice, it sees its writes late."""
         await self.is_ready(seconds)
         handle = self.stage.temporal.get_workflow_handle(self.workflow_id)
         length, since, deadline = 0, time.monotonic(), time.monotonic() + seconds
-        while time.monotonic() < since + 3:
+        while time.monotonic() < since + 6:
             assert time.monotonic() < deadline, "the order does not come to rest"
             if (now := (await handle.describe()).history_length) != length:
                 length, since = now, time.monotonic()
