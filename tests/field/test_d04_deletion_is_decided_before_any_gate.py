@@ -28,12 +28,14 @@ async def test_a_plane_whose_credential_is_not_ready_is_patient_until_the_childr
     async def deleting() -> bool:
         return "deletionTimestamp" in (await world.korc.there(world.project_of(ref)))["metadata"]
 
+    async def said() -> bool:
+        return "Deletion waits" in (await world.conditions(ref))["Ready"]["message"]
+
     await until(deleting)
-    await asyncio.sleep(6)
+    await until(said)  # as soon as the step no longer stays for K-ORC's answer
     live = await world.live(ref)
     assert live["metadata"]["finalizers"] == [children.FINALIZER]
     ready = (await world.conditions(ref))["Ready"]
-    assert "Deletion waits" in ready["message"]
     assert world.project_of(ref) in ready["message"]
     await world.korc.let_go(world.project_of(ref))
     await product.gone(ref)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 import yaml
 
 from deploy.local import kube
@@ -14,6 +15,7 @@ from deploy.local.part import Stack
 from deploy.local.parts.crds import load
 from deploy.local.parts.operator import manifests
 from tests.invalid.api import Api, Object
+from tests.product import alone
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 
@@ -33,9 +35,16 @@ def policies() -> list[Object]:
     return [one for one in found if one["kind"].startswith("ValidatingAdmissionPolicy")]
 
 
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def unserved(api_stack: Stack) -> Stack:
+    """No program of ours is running: one would put its finalizer on what the corpus places and deletes at once."""
+    await alone(api_stack)
+    return api_stack
+
+
 @pytest.fixture(scope="session")
-def api(api_stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    api = Api(kube.kubeconfig(api_stack, "management"), tmp_path_factory.mktemp("corpus"))
+def api(unserved: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    api = Api(kube.kubeconfig(unserved, "management"), tmp_path_factory.mktemp("corpus"))
     for definition in definitions():
         api.define(definition)
     api.guard(policies())

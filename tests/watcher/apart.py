@@ -16,6 +16,7 @@ from activities.clusters import connect_management
 from activities.errors import ClusterError, Conflict
 from deploy.local import kube
 from deploy.local.part import Stack
+from tests.product import alone
 from tests.watcher.objects import Recorder, ref, until
 from tests.watcher.running import running
 from watcher.dispatch import Rates
@@ -135,6 +136,7 @@ class Place:
 
 @asynccontextmanager
 async def place_on(stack: Stack) -> AsyncIterator[Place]:
+    await alone(stack)
     place = Place(await admin(stack), await admin(stack, "target"))
     for cluster in (place.management, place.target):
         await created(cluster, NAMESPACE, {"metadata": {"name": place.namespace}})

@@ -20,6 +20,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from deploy.local import kube
 from deploy.local.part import Stack
+from tests.product import alone
 from tests.worker.program import Program, free_port
 
 pytestmark = pytest.mark.api
@@ -86,6 +87,7 @@ async def test_a_pass_is_one_trace_from_the_ring_to_the_requests(
         "C5C3_TASK_QUEUE": f"traces-{uuid.uuid4().hex[:8]}",
         "C5C3_OTLP_ENDPOINT": f"http://127.0.0.1:{collector.port}",
     }
+    await alone(api_stack)
     name = f"traced-{uuid.uuid4().hex[:8]}"
     started: list[Program] = []
     try:
