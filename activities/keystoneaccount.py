@@ -24,6 +24,7 @@ from activities.cluster import (
 )
 from activities.errors import ClusterError, at_boundary
 from activities.instrument import instrument
+from activities.pen import Pen
 from activities.projection import Projection
 from activities.registration import Given, Judge, without_id
 from workflows.api.korc import KorcObject
@@ -52,9 +53,9 @@ class Accounts:
     async def provision_account(self, task: Task) -> Outcome:
         with at_boundary(), instrument(BLOCK):
             given = Given(task)
-            if (refused := await self._refused(given)) is not None:
-                return refused.outcome
             pen = given.pen(self._management)
+            if (refused := await self._refused(given)) is not None:
+                return (await self._sweep(given, pen, refused)).outcome
             async with given.projection(self._management, pen) as projection:
                 judge, sweeps = await self._read(given, projection)
                 try:
@@ -121,6 +122,15 @@ class Accounts:
 
     # -- up to a user that can log in ---------------------------------------------------------------------------
 
+    async def _sweep(self, given: Given, pen: Pen | None, refused: Decision) -> Decision:
+        """What is not declared any more goes all the same: a role that was taken away must not wait for a store."""
+        async with given.projection(self._management, pen) as projection:
+            if pen is None or not given.may_have_undeclared("account", projection.seen):
+                return refused
+            await projection.list(given.plane.namespace, (*_KINDS, sweep.SECRETS))
+            removal = given.removal((*_KINDS, sweep.SECRETS), keep_declared=True)
+            return await projection.drive(lambda seen: refused.model_copy(update={"do": removal(seen).do}))
+
     async def _refused(self, given: Given) -> Decision | None:
         """What stands in the way before any child is looked at: the admin's own name, or a store that is not ready."""
         account, reg = given.spec.account, given.reg
@@ -165,7 +175,9 @@ class Accounts:
             # Whether an account that names its domain has an import of its own depends on the plane, then and now.
             own_domain = {"name": children.domain_name(reg.order), "namespace": namespace}
             domain = [{"kind": "Domain", "metadata": own_domain}] if account.domain_name else []
-            await projection.get(user, project, *domain, *bound)
+            source = {"name": delivery.source_name(reg.order), "namespace": reg.order.namespace}
+            taken = [{"kind": "Secret", "metadata": source}] if account.adopt else []
+            await projection.get(user, project, *domain, *bound, *taken)
         fresh, sweeps = given.fresh(projection.seen), given.may_have_undeclared("account", projection.seen)
         if account is not None and not fresh:
             gated = [(user, children.user_probe)]
@@ -180,8 +192,8 @@ class Accounts:
                 if given.task.ref.namespace != namespace:
                     await projection.list(given.task.ref.namespace, (sweep.SECRETS,))
         removal = given.removal((*_KINDS, *sweep.BESIDE_THE_ORDER, sweep.SECRETS), keep_declared=True)
-        status, ready = given.status, given.was_provisioned
-        return lambda seen: judge_account(reg, account, status, seen, removal(seen), ready=ready), sweeps
+        status = given.status
+        return lambda seen: judge_account(reg, account, status, seen, removal(seen)), sweeps
 
     async def _read_passwords(self, given: Given, projection: Projection, user: KorcObject | None) -> None:
         """The Secret that the User refers to; all of them if there may be others, for those go."""

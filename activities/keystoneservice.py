@@ -138,9 +138,10 @@ class KeystoneServices:
         )
 
     def _beside_the_plane(self, given: Given) -> tuple[str, ...]:
-        """An account that names no domain never had an import of its own, and cannot come to name one."""
-        account = given.spec.account
-        none = account is not None and not account.domain_name
+        """An account that names no domain has no import of its own, unless the order was another one once."""
+        # The API server counts the deletion itself as a generation.
+        account, never_edited = given.spec.account, given.task.order.generation <= 2
+        none = never_edited and account is not None and not account.domain_name
         return tuple(kind for kind in sweep.BESIDE_THE_PLANE if not (none and kind == "Domain"))
 
     async def _fail_open(self, given: Given, pen: Pen | None) -> None:

@@ -21,6 +21,8 @@ from workflows.scaffold.steps import Removal
 
 _log = logging.getLogger(__name__)
 
+_WITHOUT_PLANE_SECONDS = 5.0
+
 
 class Withdrawal:
     """The removals of all ordered databases."""
@@ -31,15 +33,20 @@ class Withdrawal:
 
     async def made(self, given: Given, pen: Pen) -> Removal:
         """Leases and role, then the children in order; what was issued meanwhile is revoked before the end."""
-        async with given.projection(pen, await self._around(given)) as projection:
+        bao = await bao_of(given.management, given.plane.store_ref, given.plane.namespace)
+        try:
+            around = await self._around(given)
+        except ClusterError:
+            await self._withdraw(given, bao, pen, aloud=False)  # no credential outlives its order for that
+            raise
+        async with given.projection(pen, around) as projection:
             await asyncio.gather(
                 projection.follow(given.plane.namespace, removal.BESIDE_THE_PLANE),
-                projection.follow(given.plane.keystone_namespace, (removal.DATABASE,)),
                 projection.get(children.delivered(given.want)),
             )
             begins = bool(self._judged(given, projection.seen).do)
-            bao = await bao_of(given.management, given.plane.store_ref, given.plane.namespace)
             await self._withdraw(given, bao, pen, aloud=begins)
+            await projection.follow(given.plane.keystone_namespace, (removal.DATABASE,))
             removing = await projection.drive(lambda seen: self._judged(given, seen))
         if removing.left:
             return Removal(left=removing.left)
@@ -72,7 +79,7 @@ class Withdrawal:
             raise ClusterError(f"reaching Keystone's cluster {cluster}", 0, "Unregistered", str(error)) from None
         return {removal.DATABASE: keystone, removal.DELIVERED: given.home}
 
-    async def _withdraw(self, given: Given, bao: Bao, pen: Pen, *, aloud: bool) -> None:
+    async def _withdraw(self, given: Given, bao: Bao, pen: Pen, *, aloud: bool, seconds: float = 60.0) -> None:
         """Revokes all that the role has issued, which drops its SQL users, and only then deletes the role (D10)."""
         namespace = given.task.order.plane_namespace
         role = children.role_name(given.task.ref, namespace)
@@ -83,7 +90,7 @@ class Withdrawal:
                 _log.warning(text, extra=given.log)
             return
         try:
-            async with self._openbao.session(bao, values(client), until(pen)) as session:
+            async with self._openbao.session(bao, values(client), until(pen, seconds)) as session:
                 await pen.lift()
                 await session.revoke(role)
                 await pen.lift()
@@ -107,7 +114,8 @@ class Withdrawal:
             bao = await bao_of(
                 given.management, {"kind": "ClusterSecretStore", "name": "openbao-cluster-store"}, namespace
             )
-            await self._withdraw(given, bao, pen, aloud=True)
+            # An OpenBao that does not answer must leave the time to issue the deletes.
+            await self._withdraw(given, bao, pen, aloud=True, seconds=_WITHOUT_PLANE_SECONDS)
 
         async def sweep(kind: str) -> None:
             async with given.projection(pen, {removal.DELIVERED: given.home}) as projection:

@@ -21,6 +21,8 @@ from workflows.scaffold.verdict import WAIT_SECONDS, Decision, Verdict
 
 _REQUEST_SECONDS = (START_TO_CLOSE - STEP_DEADLINE).total_seconds()
 """How long a request may last that a step has begun before its deadline."""
+_MARGIN_SECONDS = 4.0
+"""By how much it must be over before Temporal gives the step up: who did not answer is to be said by name."""
 
 
 @dataclass(frozen=True)
@@ -98,10 +100,10 @@ def complete(client: Object | None) -> bool:
     return all(have.get(key) for key in CLIENT_KEYS)
 
 
-def until(pen: Pen | None) -> float:
-    """When the last answer to the step's requests must have come."""
+def until(pen: Pen | None, at_most: float = 60.0) -> float:
+    """When the last answer to the step's requests must have come: in time for the step to say what did not answer."""
     left = pen.left if pen is not None else STEP_DEADLINE.total_seconds()
-    return time.monotonic() + max(left, 0) + _REQUEST_SECONDS
+    return time.monotonic() + min(max(left, 0) + _REQUEST_SECONDS - _MARGIN_SECONDS, at_most)
 
 
 def unavailable(type_: str, plane: ControlPlane, error: Exception) -> Decision:

@@ -75,14 +75,6 @@ class Given:
         """Where children are, the plane's first; once if it is the order's own."""
         return tuple(dict.fromkeys((self.task.order.plane_namespace, self.task.ref.namespace)))
 
-    @property
-    def was_provisioned(self) -> bool:
-        """Whether the account was provisioned when the pass began, whatever the spec said of it then."""
-        return any(
-            each.get("status") == "True" and each.get("reason") == reasons.ACCOUNT_PROVISIONED
-            for each in self.task.order.status.get("conditions") or []
-        )
-
     def may_have_undeclared(self, block: str, seen: Seen) -> bool:
         """Whether children may be there that the spec does not declare any more: it changed, or they still go.
 

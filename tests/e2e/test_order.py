@@ -38,7 +38,8 @@ async def test_an_order_becomes_a_project_in_keystone_and_goes_without_a_trace(p
         "resource": {"name": order.name, "domainRef": "cp-domain-default"},
     }
     for child in await order.children():
-        assert child["metadata"]["labels"] == order.labels
+        claims = {"c5c3.io/claims": "project"} if child["metadata"]["name"].startswith("c5c3-claim-") else {}
+        assert child["metadata"]["labels"] == order.labels | claims
         assert "ownerReferences" not in child["metadata"]
     assert await order.asked() is None, "the probe outlived its answer"
 
@@ -48,7 +49,7 @@ async def test_an_order_becomes_a_project_in_keystone_and_goes_without_a_trace(p
 
 
 async def test_the_probe_was_asked_before_the_managed_project_was_made(real_stack: Stage, place: Place) -> None:
-    """By the API server's own audit log: the probe first, deleted before the managed Project is applied."""
+    """By the API server's own audit log: the probe first, and deleted as soon as the managed Project is applied."""
     order = await place().place()
     await order.is_ready()
     writes = [
@@ -56,7 +57,7 @@ async def test_the_probe_was_asked_before_the_managed_project_was_made(real_stac
         for request in requests(real_stack.stack, "management", real_stack.begun)
         if request.name.startswith(order.child) and request.verb not in ("get", "list", "watch")
     ]
-    assert writes == [("create", order.probe), ("delete", order.probe), ("patch", order.child)]
+    assert writes == [("create", order.probe), ("patch", order.child), ("delete", order.probe)]
 
 
 async def test_an_order_on_the_target_cluster_is_provisioned_at_home(real_stack: Stage, place: Place) -> None:

@@ -217,7 +217,7 @@ async def test_one_workflow_per_registration_and_its_passes_by_the_command_line(
     passes = await service.passes()
     await real_stack.command("workflow", "signal", "--workflow-id", service.workflow_id, "--name", "resync")
     await until(service.passes, lambda now: now == passes + 1, 10)
-    await service.quiet()
+    await service.quiet(6)
     answer = await update(real_stack, service, "resync_now")
     assert await service.passes() == passes + 2
     assert answer["ready"] is True

@@ -26,6 +26,22 @@ RBAC = Path(__file__).parents[2] / "deploy" / "rbac"
 UNUSED = {
     # Asked only of clusters that enforce owner references; the local stack's do not.
     "keystoneprojects/finalizers.c5c3.io": {"update"},
+    "keystoneservices/finalizers.c5c3.io": {"update"},
+    "mariadbdatabases/finalizers.c5c3.io": {"update"},
+    # Which child an outage latches is chance; the tests that make one see to the project, the service and the user.
+    **{
+        f"{kind}/status.openstack.k-orc.cloud": {"patch"}
+        for kind in ("endpoints", "users", "domains", "roles", "roleassignments")
+    },
+    # An account that names a domain of its own is tried on an API server without K-ORC.
+    "domains.openstack.k-orc.cloud": {"create", "get"},
+    # Read after a deletion that came too late for what it was judged on.
+    "databases.k8s.mariadb.com": {"get"},
+}
+ELSEWHERE = {
+    # The local stack's planes have their Keystone on the management cluster; these are for one that is placed.
+    "databases.k8s.mariadb.com": {"create", "delete", "get", "list", "patch", "watch"},
+    "mariadbs.k8s.mariadb.com": {"get"},
 }
 
 
@@ -123,7 +139,7 @@ async def test_every_right_is_used(real_stack: Stage, request: pytest.FixtureReq
         unused = {
             resource: left
             for resource, verbs in granted(RBAC / f"{cluster}.yaml").items()
-            if (left := {verb for verb in verbs if not uses(used, resource, verb)} - UNUSED.get(resource, set()))
+            if (left := {verb for verb in verbs if not uses(used, resource, verb)} - excused(cluster, resource))
         }
         assert unused == {}, f"granted on the {cluster} cluster and never used"
 
@@ -141,7 +157,17 @@ def granted(file: Path) -> dict[str, set[str]]:
 
 
 def uses(asked: Iterable[Request], resource: str, verb: str) -> bool:
-    return any(one.kind == resource and one.verb == verb and one.code < 400 for one in asked)
+    """An apply that made its object needed the right to create it as well."""
+    return any(
+        one.kind == resource
+        and one.code < 400
+        and (one.verb == verb or (verb == "create" and one.verb == "patch" and one.code == 201))
+        for one in asked
+    )
+
+
+def excused(cluster: str, resource: str) -> set[str]:
+    return UNUSED.get(resource, set()) | (ELSEWHERE.get(resource, set()) if cluster == "target" else set())
 
 
 def whole_suite(request: pytest.FixtureRequest) -> bool:

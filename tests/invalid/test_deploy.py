@@ -22,7 +22,8 @@ PLURALS = {
 OPERATOR = "system:serviceaccount:c5c3-system:c5c3-operator"
 GROUPS = ["system:serviceaccounts", "system:serviceaccounts:c5c3-system", "system:authenticated"]
 ANY = "team-a"
-ALL = {"get", "list", "watch", "create", "update", "patch", "delete"}
+KEPT = {"get", "list", "watch", "create", "patch", "delete"}
+"""What is asked for an object that the product applies, follows and takes back."""
 # K-ORC's kinds that only registrations have as children.
 REGISTERED = ("services", "endpoints", "users", "domains", "roles", "roleassignments")
 
@@ -35,32 +36,32 @@ MANAGEMENT: dict[tuple[str, str, str, str], set[str]] = {
     ("c5c3.io", "mariadbdatabases", "status", ANY): {"patch"},
     ("c5c3.io", "mariadbdatabases", "finalizers", ANY): {"update"},
     ("c5c3.io", "keystoneservices", "", ANY): {"get", "list", "watch", "update"},
-    ("c5c3.io", "keystoneservices", "status", ANY): {"get", "update", "patch"},
+    ("c5c3.io", "keystoneservices", "status", ANY): {"patch"},
     ("c5c3.io", "keystoneservices", "finalizers", ANY): {"update"},
     ("c5c3.io", "keystoneroleassignments", "", ANY): {"list", "watch"},
     ("c5c3.io", "keystoneapplicationcredentials", "", ANY): {"list", "watch"},
     ("c5c3.io", "controlplanes", "", ANY): {"get", "list", "watch"},
     ("c5c3.io", "controlplanes", "status", ANY): set(),
-    ("openstack.k-orc.cloud", "projects", "", ANY): {"get", "list", "watch", "create", "patch", "delete"},
+    ("openstack.k-orc.cloud", "projects", "", ANY): KEPT,
     ("openstack.k-orc.cloud", "projects", "status", ANY): {"patch"},
-    **{("openstack.k-orc.cloud", plural, "", ANY): ALL for plural in REGISTERED},
+    **{("openstack.k-orc.cloud", plural, "", ANY): KEPT for plural in REGISTERED},
     **{("openstack.k-orc.cloud", plural, "status", ANY): {"patch"} for plural in REGISTERED},
     ("openstack.k-orc.cloud", "applicationcredentials", "", ANY): set(),
-    ("external-secrets.io", "externalsecrets", "", ANY): ALL,
+    ("external-secrets.io", "externalsecrets", "", ANY): KEPT,
     ("external-secrets.io", "externalsecrets", "status", ANY): set(),
-    ("external-secrets.io", "pushsecrets", "", ANY): ALL,
+    ("external-secrets.io", "pushsecrets", "", ANY): KEPT,
     ("external-secrets.io", "secretstores", "", ANY): {"get"},
     ("external-secrets.io", "clustersecretstores", "", ""): {"get"},
-    ("k8s.mariadb.com", "databases", "", ANY): ALL - {"update"},
+    ("k8s.mariadb.com", "databases", "", ANY): KEPT,
     ("k8s.mariadb.com", "mariadbs", "", ANY): {"get", "list"},
     ("cert-manager.io", "certificates", "", ANY): {"get", "list", "create", "patch"},
     ("cert-manager.io", "clusterissuers", "", ""): set(),
-    ("generators.external-secrets.io", "vaultdynamicsecrets", "", ANY): ALL - {"update"},
+    ("generators.external-secrets.io", "vaultdynamicsecrets", "", ANY): KEPT,
     ("", "serviceaccounts", "", ANY): {"get", "create", "patch"},
     ("coordination.k8s.io", "leases", "", ANY): {"get", "create", "deletecollection"},
     ("coordination.k8s.io", "leases", "", "c5c3-system"): {"get", "create", "update", "deletecollection"},
-    ("", "secrets", "", ANY): ALL,
-    ("", "events", "", ANY): {"create", "patch"},
+    ("", "secrets", "", ANY): KEPT,
+    ("", "events", "", ANY): {"create"},
     ("", "namespaces", "", ""): set(),
     ("", "serviceaccounts", "token", "c5c3-system"): set(),
     ("apiextensions.k8s.io", "customresourcedefinitions", "", ""): set(),
@@ -83,9 +84,9 @@ TARGET: dict[tuple[str, str, str, str], set[str]] = {
     ("openstack.k-orc.cloud", "projects", "", ANY): set(),
     ("coordination.k8s.io", "leases", "", ANY): set(),
     ("coordination.k8s.io", "leases", "", "c5c3-system"): set(),
-    ("", "secrets", "", ANY): ALL - {"update"},
+    ("", "secrets", "", ANY): KEPT,
     ("", "serviceaccounts", "", ANY): set(),
-    ("k8s.mariadb.com", "databases", "", ANY): ALL - {"update"},
+    ("k8s.mariadb.com", "databases", "", ANY): KEPT,
     ("k8s.mariadb.com", "mariadbs", "", ANY): {"get"},
     ("cert-manager.io", "certificates", "", ANY): set(),
     ("generators.external-secrets.io", "vaultdynamicsecrets", "", ANY): set(),

@@ -40,9 +40,8 @@ def judged(
     swept: Removing = NOTHING_SWEPT,
     *,
     status: AccountStatus = STATUS,
-    ready: bool = False,
 ) -> Decision:
-    return judge_account(live.reg, user, status, live.seen, swept, ready=ready)
+    return judge_account(live.reg, user, status, live.seen, swept)
 
 
 def says(decision: Decision, reason: str, *do: tuple[Act, tuple[str, str]]) -> str:
@@ -321,9 +320,9 @@ def test_the_user_may_be_available_for_an_older_generation() -> None:
 def test_an_emptied_annotation_is_one_new_generation() -> None:
     live = Live()
     whole(live, mark="")
-    says(judged(live, ready=True), "WaitingForServiceAccounts", (Act.CREATE, secret(2)))
+    says(judged(live), "WaitingForServiceAccounts", (Act.CREATE, secret(2)))
     put_secret(live, 2)
-    flip = judged(live, ready=True)
+    flip = judged(live)
     says(flip, "WaitingForServiceAccounts", (Act.APPLY, USER))
     assert flip.do[0].exact, "a nudge that came meanwhile must not be written over"
     body = flip.do[0].body
@@ -333,11 +332,11 @@ def test_an_emptied_annotation_is_one_new_generation() -> None:
     assert flip.fields["account"]["lastPasswordRotation"] == "2026-11-30T11:59:00Z", "as old as its Secret"
     # Written, and not applied yet: the old one stays.
     put_user(live, generation=2, applied=1)
-    assert secret(2)[1] in says(judged(live, ready=True), "WaitingForServiceAccounts")
+    assert secret(2)[1] in says(judged(live), "WaitingForServiceAccounts")
     # Applied: the old one goes.
     put_user(live, generation=2, applied=2)
     known = STATUS.model_copy(update={"password_generation": 2, "last_password_rotation": "2026-11-30T11:59:00Z"})
-    done = judged(live, status=known, ready=True)
+    done = judged(live, status=known)
     says(done, "AccountProvisioned", (Act.DELETE, secret(1)))
     assert done.fields["account"]["lastPasswordRotation"] == "2026-11-30T11:59:00Z"
 
@@ -346,23 +345,23 @@ def test_a_rotation_during_a_rotation_goes_on_to_the_next() -> None:
     live = Live()
     whole(live, generation=2, applied=1, mark="")
     put_secret(live, 1)
-    says(judged(live, ready=True), "WaitingForServiceAccounts", (Act.CREATE, secret(3)))
+    says(judged(live), "WaitingForServiceAccounts", (Act.CREATE, secret(3)))
 
 
 @pytest.mark.row("A13")
 def test_a_wrong_mark_is_no_rotation_and_a_missing_one_is_written() -> None:
     live = Live()
     whole(live, mark="7")
-    says(judged(live, ready=True), "AccountProvisioned")
+    says(judged(live), "AccountProvisioned")
     put_user(live, mark=None)
-    missing = judged(live, ready=True)
+    missing = judged(live)
     says(missing, "WaitingForServiceAccounts", (Act.APPLY, USER))
     assert missing.do[0].body["metadata"]["annotations"] == {GENERATION: "1"}
     # Another write keeps what the annotation says, unless it says nothing.
     older = children.user(live.reg, CREATED, 1, "7")
     older["spec"]["cloudCredentialsRef"] = {"secretName": "old", "cloudName": "admin"}
     live.put(older, *DONE, id_="user-0", resource={"appliedPasswordRef": secret(1)[1]})
-    assert judged(live, ready=True).do[0].body["metadata"]["annotations"] == {GENERATION: "7"}
+    assert judged(live).do[0].body["metadata"]["annotations"] == {GENERATION: "7"}
 
 
 def test_a_generation_that_cannot_be_read_is_the_first() -> None:
@@ -373,7 +372,7 @@ def test_a_generation_that_cannot_be_read_is_the_first() -> None:
         body["spec"]["resource"] = {**body["spec"]["resource"], "passwordRef": ref}
         user = live.put(body, *DONE, id_="user-0", resource={"appliedPasswordRef": ref})
         assert generation_of(user) == 1
-        says(judged(live, ready=True), "WaitingForServiceAccounts", (Act.APPLY, USER))
+        says(judged(live), "WaitingForServiceAccounts", (Act.APPLY, USER))
 
 
 @pytest.mark.row("A11")
@@ -381,7 +380,7 @@ def test_an_applied_password_that_is_nowhere_any_more_is_replaced_by_the_next() 
     live = Live()
     whole(live)
     live.children.pop("/".join(secret(1)))
-    says(judged(live, ready=True), "WaitingForServiceAccounts", (Act.CREATE, secret(2)))
+    says(judged(live), "WaitingForServiceAccounts", (Act.CREATE, secret(2)))
 
 
 def test_a_password_that_was_lost_before_it_was_applied_is_made_anew() -> None:
@@ -396,6 +395,12 @@ def test_a_password_that_was_lost_before_it_was_applied_is_made_anew() -> None:
     says(judged(live), "WaitingForServiceAccounts", (Act.CREATE, secret(2)))
 
 
+def put_source(live: Live, password: str) -> None:
+    """The source Secret, by what stands for the password in it."""
+    meta = children.metadata(live.reg, f"{P}source", "team-a")
+    live.put({"kind": "Secret", "metadata": meta}, data={"password": password})
+
+
 def test_an_adopted_user_gets_a_second_password_once() -> None:
     """K-ORC only records the first one of a user that it has taken over (doubt 12.3)."""
     live, adopting = Live(), account(create=True, adopt=True)
@@ -403,9 +408,30 @@ def test_an_adopted_user_gets_a_second_password_once() -> None:
     says(judged(live, adopting), "WaitingForServiceAccounts")
     put_user(live, over=adopting)
     says(judged(live, adopting), "WaitingForServiceAccounts", (Act.CREATE, secret(2)))
-    says(judged(live, adopting, ready=True), "AccountProvisioned")
     whole(live, adopting, generation=2, applied=2)
-    says(judged(live, adopting, ready=True), "AccountProvisioned", (Act.DELETE, secret(1)))
+    says(judged(live, adopting), "AccountProvisioned", (Act.DELETE, secret(1)))
+
+
+def test_an_account_whose_first_password_was_published_is_left_alone() -> None:
+    """As the reference leaves it, or one that adopts by a later edit, whatever holds it meanwhile."""
+    live, adopting = Live(), account(create=True, adopt=True)
+    whole(live, adopting)
+    put_secret(live, 1, data={"password": "the first"})
+    put_source(live, "the first")
+    says(judged(live, adopting), "AccountProvisioned")
+    # Child and Secret were lost and the user taken over anew: what is published is not what K-ORC recorded.
+    put_source(live, "of a life before")
+    says(judged(live, adopting), "WaitingForServiceAccounts", (Act.CREATE, secret(2)))
+
+
+@pytest.mark.row("A19")
+def test_no_new_password_is_due_before_korc_has_reported_the_first() -> None:
+    """What it reports first may only be recorded, so a nudge waits until after it."""
+    live, adopting = Live(), account(create=True, adopt=True)
+    whole(live, adopting, applied=None, mark="")
+    says(judged(live, adopting), "WaitingForServiceAccounts")
+    put_user(live, over=adopting, mark="")
+    says(judged(live, adopting), "WaitingForServiceAccounts", (Act.CREATE, secret(2)))
 
 
 def test_superseded_passwords_go_and_nothing_else_of_the_kind() -> None:
@@ -419,12 +445,12 @@ def test_superseded_passwords_go_and_nothing_else_of_the_kind() -> None:
     live.put({"kind": "Secret", "metadata": meta})
     # 12 is of a user that is no more: the rotation to come must not find its password made.
     says(
-        judged(live, ready=True),
+        judged(live),
         "AccountProvisioned",
         (Act.DELETE, secret(1)), (Act.DELETE, secret(2)), (Act.DELETE, secret(12)),
     )  # fmt: skip
     put_user(live, generation=3, applied=2)
-    says(judged(live, ready=True), "WaitingForServiceAccounts")
+    says(judged(live), "WaitingForServiceAccounts")
 
 
 @pytest.mark.row("S12")
@@ -552,7 +578,7 @@ def test_a_block_that_is_not_declared_has_no_status_and_is_held_while_it_goes() 
 def test_a_removed_role_holds_an_account_that_is_done_otherwise() -> None:
     live = Live()
     whole(live)
-    held = judged(live, CREATED, SWEEPING, ready=True)
+    held = judged(live, CREATED, SWEEPING)
     assert "Role openstack/old to be gone" in says(held, "WaitingForServiceAccounts", (Act.DELETE, ("Role", "old")))
     assert held.fields["account"]["userID"] == "user-0"
 

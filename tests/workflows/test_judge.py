@@ -148,6 +148,13 @@ def test_a_probe_that_found_something_is_asked_anew_after_a_while() -> None:
     says(ask(probe=probe(AVAILABLE, age=timedelta(minutes=16))), "ProjectCollision", DROP_PROBE)
 
 
+def test_a_probe_whose_find_was_deleted_is_asked_anew() -> None:
+    """K-ORC looks no more then, and the order would wait for ever."""
+    spent = probe(*stopped("resource has been deleted from OpenStack", "UnrecoverableError"), id_="p-9")
+    says(ask(probe=spent), "ProbingForCollision", DROP_PROBE)
+    says(ask(probe=probe(*stopped("bad filter"))), "ProbingForCollision")
+
+
 def test_a_name_that_is_free_is_claimed_before_it_is_taken() -> None:
     free = probe(*ABSENT)
     says(ask(probe=free), "WaitingForProject", CLAIM)

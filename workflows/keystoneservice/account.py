@@ -62,22 +62,33 @@ def refusal(reg: Registration, account: Account, user: KorcObject | None, *, unk
     return Decision(verdict=false(reasons.ACCOUNT_READY, reasons.ACCOUNT_COLLISION, message, again=None))
 
 
-def password(account: Account, user: KorcObject | None, seen: Seen, reg: Registration, *, ready: bool) -> Password:
+def password(account: Account, user: KorcObject | None, seen: Seen, reg: Registration) -> Password:
     """The wanted generation (contracts 4.7): the one referred to, or the next if a new one is due.
 
     A new one is due when somebody emptied the annotation; when the password that K-ORC applied is nowhere any more, for
     it cannot be told again; and once after a user was taken over, whose first password K-ORC only records (doubt 12.3).
+    None is due before K-ORC has reported a password at all: whatever it reports first may only be recorded.
     """
     if user is None:
         return Password(generation=1, mark="1")
     now = generation_of(user)
     mark = user.metadata.annotations.get(children.GENERATION)
+    kept = Password(generation=now, mark=str(now) if mark is None else mark)
+    if not applied_password(user):
+        return kept
+    current = seen.children.get(key("Secret", delivery.password_name(reg.order, now)))
     applied = applied_password(user) == delivery.password_name(reg.order, now)
-    lost = applied and key("Secret", delivery.password_name(reg.order, now)) not in seen.children
-    recorded_only = applied and account.adopt and now == 1 and not ready
+    lost = applied and current is None
+    recorded_only = applied and account.adopt and now == 1 and not _published(reg, current, seen)
     if mark == "" or lost or recorded_only:
         return Password(generation=now + 1, mark=str(now + 1))
-    return Password(generation=now, mark=str(now) if mark is None else mark)
+    return kept
+
+
+def _published(reg: Registration, secret: KorcObject | None, seen: Seen) -> bool:
+    """Whether this password is the one that the service was given: then it is no first one of a user taken over."""
+    source = seen.children.get(key("Secret", delivery.source_name(reg.order)))
+    return secret is not None and source is not None and source.data.get("password") == secret.data.get("password")
 
 
 def generation_of(user: KorcObject) -> int:
@@ -91,12 +102,11 @@ def applied_password(user: KorcObject) -> str:
 
 
 def judge_account(
-    reg: Registration, account: Account | None, live: AccountStatus, seen: Seen, swept: Removing, *, ready: bool
+    reg: Registration, account: Account | None, live: AccountStatus, seen: Seen, swept: Removing
 ) -> Decision:
     """How the block stands, up to a user that can log in.
 
     live   `status.account` as the order has it
-    ready  whether the account was provisioned when the pass began
     swept  what the spec does not declare any more
     """
     sweeping = held(swept, reasons.ACCOUNT_READY, reasons.WAITING_FOR_ACCOUNT)
@@ -116,7 +126,7 @@ def judge_account(
         return Decision(verdict=verdict, do=swept.do)
     project = _judge_project(reg, account, seen)
     ours = _own(seen.of(children.user(reg, account, 1, None)), marks)
-    wanted = password(account, ours, seen, reg, ready=ready)
+    wanted = password(account, ours, seen, reg)
     user = _judge_user(reg, account, wanted, seen)
     applied = _judge_applied(reg, wanted, ours)
     secret = Found(standing=Standing.READY)

@@ -151,6 +151,9 @@ class Run:
                     continue
                 self._note = "Nothing is left to do for this order."
                 await self._close()
+                if self._rung:  # while the last caller was answered
+                    self._closing = False
+                    continue
                 return
             if not self._moves:
                 self._passes_ended = self._passes_begun
