@@ -121,28 +121,38 @@ class KeystoneServices:
     # -- removal ------------------------------------------------------------------------------------------------
 
     async def _follow(self, given: Given, projection: Projection) -> None:
-        """Reads all that is there, and goes on hearing of it."""
+        """Reads all that can be there, and goes on hearing of it."""
         plane, *order = given.namespaces
+        kinds, delivers = self._can_be(given)
         await asyncio.gather(
-            projection.follow(plane, (*self._beside_the_plane(given), sweep.SECRETS)),
-            *(projection.follow(namespace, (sweep.SECRETS,)) for namespace in order),
-            given.unless_not_served(projection.follow("", (), given.delivery_objects())),
+            projection.follow(plane, kinds),
+            *(projection.follow(namespace, (sweep.SECRETS,)) for namespace in order if delivers),
+            given.unless_not_served(projection.follow("", (), given.delivery_objects() if delivers else ())),
         )
 
     async def _list(self, given: Given, projection: Projection) -> None:
         plane, *order = given.namespaces
+        kinds, delivers = self._can_be(given)
         await asyncio.gather(
-            projection.list(plane, (*self._beside_the_plane(given), sweep.SECRETS)),
-            *(projection.list(namespace, (sweep.SECRETS,)) for namespace in order),
-            given.unless_not_served(projection.get(*given.delivery_objects())),
+            projection.list(plane, kinds),
+            *(projection.list(namespace, (sweep.SECRETS,)) for namespace in order if delivers),
+            given.unless_not_served(projection.get(*(given.delivery_objects() if delivers else ()))),
         )
 
-    def _beside_the_plane(self, given: Given) -> tuple[str, ...]:
-        """An account that names no domain has no import of its own, unless the order was another one once."""
-        # The API server counts the deletion itself as a generation.
-        account, never_edited = given.spec.account, given.task.order.generation <= 2
-        none = never_edited and account is not None and not account.domain_name
-        return tuple(kind for kind in sweep.BESIDE_THE_PLANE if not (none and kind == "Domain"))
+    def _can_be(self, given: Given) -> tuple[tuple[str, ...], bool]:
+        """The kinds beside the plane that the order can have children of, and whether it can have delivered anything.
+
+        One that was never edited has only what it declares. (The API server counts the deletion as a generation.)
+        """
+        spec, account = given.spec, given.spec.account
+        if given.task.order.generation > 2:
+            return (*sweep.BESIDE_THE_PLANE, sweep.SECRETS), True
+        none = set[str]()
+        none |= {"Endpoint", "Service"} if spec.catalog is None else set()
+        none |= {"Domain"} if account is not None and not account.domain_name else set()
+        if account is None:
+            return tuple(kind for kind in _KINDS if kind not in none), False
+        return (*(kind for kind in sweep.BESIDE_THE_PLANE if kind not in none), sweep.SECRETS), True
 
     async def _fail_open(self, given: Given, pen: Pen | None) -> None:
         """The plane is gone and K-ORC has no credentials left: the deletes are issued, their outcome gates nothing."""
