@@ -308,6 +308,15 @@ async def test_of_two_orders_for_one_schema_exactly_one_gets_it(ground: Estate) 
     assert not await winner.users()
 
 
+async def _silence(stage: Stage) -> None:
+    """Until OpenBao was not asked for longer than news folds: orders of other tests come to rest in their own time."""
+    for _ in range(10):
+        witness = Witness(stage)
+        await asyncio.sleep(6)
+        if not await witness.asked():
+            return
+
+
 @pytest.mark.row("M03")
 async def test_a_withdrawn_assignment_freezes_and_deletion_goes_on_all_the_same(real_stack: Stage) -> None:
     async with estate(real_stack) as ground:
@@ -318,6 +327,7 @@ async def test_a_withdrawn_assignment_freezes_and_deletion_goes_on_all_the_same(
         await order.reads("DatabaseReady", "NamespaceNotAssigned")
         await order.reads("DeliveryReady", "NamespaceNotAssigned")
         edited = {"data": {"password": "d3Jvbmc="}}
+        await _silence(real_stack)
         witness = Witness(real_stack)
         name = f"{order.name}-credentials"
         await kube.patch(real_stack.stack, "management", "secrets", order.namespace, name, edited)
