@@ -85,6 +85,8 @@ PUSH_SECRET = Kind("external-secrets.io", "v1alpha1", "pushsecrets", "PushSecret
 VAULT_DYNAMIC_SECRET = Kind("generators.external-secrets.io", "v1alpha1", "vaultdynamicsecrets", "VaultDynamicSecret")
 SECRET_STORE = Kind("external-secrets.io", "v1", "secretstores", "SecretStore")
 CLUSTER_SECRET_STORE = Kind("external-secrets.io", "v1", "clustersecretstores", "ClusterSecretStore")
+STORE_KINDS: Mapping[str, Kind] = {kind.kind: kind for kind in (SECRET_STORE, CLUSTER_SECRET_STORE)}
+"""The kinds of store that a plane may name."""
 LEASE = Kind("coordination.k8s.io", "v1", "leases", "Lease")
 SERVICE_ACCOUNT = Kind("", "v1", "serviceaccounts", "ServiceAccount")
 SECRET = Kind("", "v1", "secrets", "Secret")

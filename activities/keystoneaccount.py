@@ -13,12 +13,12 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster import (
-    CLUSTER_SECRET_STORE,
     EVENT,
     KEYSTONE_SERVICE,
     KORC_USER,
     SECRET,
     SECRET_STORE,
+    STORE_KINDS,
     Cluster,
     Object,
 )
@@ -152,7 +152,7 @@ class Accounts:
     async def _store(self, given: Given) -> Decision | None:
         """The plane's store has to be ready in the order's namespace: an outage is said at once, not an hour later."""
         ref = given.plane.store_ref
-        kind = {"SecretStore": SECRET_STORE, "ClusterSecretStore": CLUSTER_SECRET_STORE}.get(ref["kind"])
+        kind = STORE_KINDS.get(ref["kind"])
         if kind is None:
             message = f"ControlPlane {given.plane.key} names a store of kind {ref['kind']!r}, which is none."
             return Decision(verdict=false(reasons.ACCOUNT_READY, reasons.ACCOUNT_ERROR, message))

@@ -106,7 +106,7 @@ class MariaDBDatabases:
         """How the order stands. For one that is Ready this is the whole pass, so OpenBao is asked too; an order that
         waits waits on something else, and would log in every ten seconds."""
         given = await self._given(task)
-        decision, seen = await self._provisioned(given, None, ask_openbao=given.is_ready)
+        decision, seen = await self._provisioned(given, None, ask_openbao=given.task.order.was_ready)
         verdict, fields, do = decision.verdict, decision.fields, decision.do
         if not verdict.status:
             outcome = Outcome(verdicts=(verdict, delivery.skipped(verdict)), fields=fields)
@@ -180,7 +180,7 @@ class MariaDBDatabases:
     async def _has_role(self, given: Given, pen: Pen | None, client: Mapping[str, bytes], *, ask_openbao: bool) -> bool:
         """Sees to the order's role in OpenBao; False when it is to be written and nobody may."""
         want = given.want
-        if not ask_openbao or (pen is None and not given.is_ready):
+        if not ask_openbao or (pen is None and not given.task.order.was_ready):
             return given.task.order.status.get("roleName") == want.role_name
         if not all(client.get(key) for key in CLIENT_KEYS):  # it was issued while this step waited
             client = values(await given.management.get(SECRET, want.plane.namespace, children.CLIENT))

@@ -7,7 +7,7 @@ from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from activities.cluster import CLUSTER_SECRET_STORE, MARIADB_DATABASE, SECRET_STORE, Cluster, Object
+from activities.cluster import MARIADB_DATABASE, SECRET_STORE, STORE_KINDS, Cluster, Object
 from activities.pen import Pen
 from activities.projection import Projection, child_of
 from workflows.api.controlplane import ControlPlane
@@ -52,16 +52,6 @@ class Given:
     def log(self) -> dict[str, str]:
         return {"order": self.task.ref.workflow_id}
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether the order was Ready, as it is now, when the pass began."""
-        return any(
-            each.get("type") == "Ready"
-            and each.get("status") == "True"
-            and each.get("observedGeneration") == self.task.order.generation
-            for each in self.task.order.status.get("conditions") or []
-        )
-
     def pen(self, *, deleting: bool = False) -> Pen | None:
         """The right to write, from now on; a paused order gives none."""
         if self.task.order.paused:
@@ -76,7 +66,7 @@ class Given:
 
 async def bao_of(management: Cluster, ref: Mapping[str, str], namespace: str) -> Bao:
     """Where OpenBao is, by the plane's store; one that is not there leaves it at the reference's default."""
-    kind = {"SecretStore": SECRET_STORE, "ClusterSecretStore": CLUSTER_SECRET_STORE}.get(ref["kind"])
+    kind = STORE_KINDS.get(ref["kind"])
     if kind is None:
         return Bao()
     raw = await management.get(kind, namespace if kind is SECRET_STORE else None, ref["name"])

@@ -223,7 +223,7 @@ class Orders:
         Most passes find nothing to do, and this one activity is then all of them. An order that was not Ready would
         only be looked at twice.
         """
-        if admitted.refused or not _was_ready(admitted.order):
+        if admitted.refused or not admitted.order.was_ready:
             return None
         kind, began = self._kinds[ref.kind], time.perf_counter()
         try:
@@ -286,15 +286,6 @@ class Orders:
         namespace, _, name = order.plane_key.partition("/")
         raw = await self._clusters.management.get(CONTROL_PLANE, namespace, name) if name else None
         return ControlPlane.model_validate(raw).lean() if raw else None
-
-
-def _was_ready(order: OrderSeen) -> bool:
-    return any(
-        condition.get("type") == "Ready"
-        and condition.get("status") == "True"
-        and condition.get("observedGeneration") == order.generation
-        for condition in order.status.get("conditions") or []
-    )
 
 
 def _seen(raw: Object, finalizer: str) -> OrderSeen:

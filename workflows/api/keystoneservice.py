@@ -97,10 +97,3 @@ class AccountStatus(Model):
     project_id: str = Field("", alias="projectID")
     password_generation: int | None = None
     last_password_rotation: str | None = None
-
-
-class KeystoneServiceStatus(Model):
-    """The fields of `status` beside the conditions, each block's only while it is declared."""
-
-    catalog: CatalogStatus | None = None
-    account: AccountStatus | None = None

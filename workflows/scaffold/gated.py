@@ -99,9 +99,7 @@ def _before_creation(order: OrderRef, gated: Gated, seen: Seen) -> Found:
     reading = korc.read_probe(probe)
     if reading is korc.Probe.PENDING:
         message = f"Whether {gated.named} exists already is not known yet: {korc.words(probe)}"
-        # What it had found was deleted since, and K-ORC has stopped looking: it is asked anew.
-        spent = bool(probe.status.id) and korc.terminal(probe) is not None
-        return Found(standing=Standing.PROBING, message=message, child=probe, do=drop if spent else ())
+        return Found(standing=Standing.PROBING, message=message, child=probe, do=drop if _spent(probe) else ())
     if reading is korc.Probe.RESOLVED:
         made = probe.metadata.creation_timestamp
         stale = made is not None and seen.now - made > PROBE_TRUST
@@ -140,13 +138,17 @@ def ask(gated: Gated, child: KorcObject, seen: Seen, absent: Found) -> Found:
     reading = korc.read_probe(probe)
     if probe.deleting or reading is korc.Probe.PENDING:
         message = f"Whether {gated.named} exists in Keystone is not known yet: {korc.words(probe)}"
-        spent = bool(probe.status.id) and korc.terminal(probe) is not None and not probe.deleting
-        drop = (write(Act.DELETE, gated.probe),) if spent else ()
+        drop = (write(Act.DELETE, gated.probe),) if _spent(probe) and not probe.deleting else ()
         return Found(standing=Standing.WAITING, message=message, child=probe, do=drop)
     if since is not None and made is not None and made < since:
         message = f"The probe for {gated.named} is older than what happened to {the(gated.child)}."
         return Found(standing=Standing.WAITING, message=message, do=(write(Act.DELETE, gated.probe),))
     return absent if reading is korc.Probe.ABSENT else _collision(gated, ())
+
+
+def _spent(probe: KorcObject) -> bool:
+    """What it had found was deleted since, and K-ORC has stopped looking: it is to be asked anew."""
+    return bool(probe.status.id) and korc.terminal(probe) is not None
 
 
 def _collision(gated: Gated, do: tuple[Write, ...]) -> Found:

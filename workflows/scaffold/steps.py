@@ -69,6 +69,16 @@ class OrderSeen(Model):
     status: dict[str, Any] = Field(default_factory=dict)
 
     @property
+    def was_ready(self) -> bool:
+        """Whether it was Ready, for the generation that it has now."""
+        return any(
+            each.get("type") == "Ready"
+            and each.get("status") == "True"
+            and each.get("observedGeneration") == self.generation
+            for each in self.status.get("conditions") or []
+        )
+
+    @property
     def plane_namespace(self) -> str:
         return self.plane_key.partition("/")[0]
 
