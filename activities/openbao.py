@@ -10,14 +10,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import re
 import ssl
-import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,6 +26,7 @@ import urllib3
 from opentelemetry import trace
 
 from activities.errors import OpenBaoError
+from activities.keyfile import nameless
 from workflows.api.mariadbdatabase import Bao
 from workflows.mariadbdatabase.children import ENGINE, creds_path
 
@@ -227,29 +226,12 @@ def tls(pair: Mapping[str, bytes]) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
         context.load_verify_locations(cadata=pair["ca.crt"].decode("ascii"))
-        with _in_memory(pair["tls.crt"] + b"\n" + pair["tls.key"]) as file:
+        with nameless(pair["tls.crt"] + b"\n" + pair["tls.key"]) as file:
             context.load_cert_chain(file)
     except (ssl.SSLError, ValueError) as error:
         reason = getattr(error, "reason", None) or type(error).__name__
         raise OpenBaoError(f"the client certificate for OpenBao cannot be used: {reason}", passing=False) from None
     return context
-
-
-@contextmanager
-def _in_memory(content: bytes) -> Iterator[str]:
-    """A file that never has a name, so nothing is left of it however we end; elsewhere one of ours for the moment."""
-    if hasattr(os, "memfd_create"):
-        number = os.memfd_create("c5c3", os.MFD_CLOEXEC)
-        try:
-            os.write(number, content)
-            yield f"/proc/self/fd/{number}"
-        finally:
-            os.close(number)
-        return
-    with tempfile.NamedTemporaryFile(prefix="c5c3-") as file:  # mode 0600
-        file.write(content)
-        file.flush()
-        yield file.name
 
 
 def _role(name: str) -> str:
