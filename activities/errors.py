@@ -14,6 +14,8 @@ from workflows.scaffold.steps import MOVED, OPENBAO
 
 # 409 is decided by the caller; these heal without anybody changing a request of ours.
 _PASSING = frozenset({408, 409, 410, 429, 500, 502, 503, 504})
+# OpenBao's, of a node that is not the active one (yet).
+_STANDBY = frozenset({307, 308, 412, 472, 473})
 
 
 class ClusterError(Exception):
@@ -52,7 +54,7 @@ class OpenBaoError(Exception):
     def __init__(self, text: str, status: int = 0, *, passing: bool | None = None) -> None:
         super().__init__(text)
         self.status = status
-        self.passing = (status == 0 or status in _PASSING) if passing is None else passing
+        self.passing = (status == 0 or status in _PASSING | _STANDBY) if passing is None else passing
 
 
 class Moved(Exception):

@@ -8,6 +8,7 @@ session works in a thread of a pool of its own.
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
 import logging
 import re
@@ -18,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import hvac.adapters
 import requests
@@ -39,6 +41,8 @@ _CONNECT_SECONDS = 5.0
 _BODY_LIMIT = 1 << 20
 _THREADS = 16
 _NO_ROUTE = "no handler for route"
+_ASK_THERE = (307, 308)
+"""What sends the same request elsewhere. The other redirects may make a read of a write, so they are none to us."""
 _BOOTSTRAP = (
     "OpenBao lets in whom setup-auth.sh, setup-policies.sh and setup-database-tenant.sh have let in (here: python -m"
     " deploy.openbao): "
@@ -157,28 +161,38 @@ class _Dialled:
 
     def ask(self, method: str, path: str, body: Body | None = None, *, absent: bool = False) -> Body | None:
         """One request, and what it was answered. None for a 404 where that may be: not for a path nobody serves."""
-        left = min(self._seconds, self._until - time.monotonic())
-        if left <= 0:
-            raise OpenBaoError(f"there was no time left to ask OpenBao for {method} {path}")
         with _tracer.start_as_current_span(f"{method} {path.split('/')[0]}", attributes={"openbao.path": path}) as span:
             try:
-                response = self._adapter.request(
-                    method, f"/v1/{path}", json=body, stream=True, timeout=(min(left, _CONNECT_SECONDS), left)
-                )
-                data = _body(response)
+                status, data = self._answer(method, path, body)
             except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
                 text = f"OpenBao gave no answer to {method} {path}: {_plainly(error)}"
                 raise OpenBaoError(self._clean(text)) from None
-            span.set_attribute("http.response.status_code", response.status_code)
-        if 200 <= response.status_code < 300:
+            span.set_attribute("http.response.status_code", status)
+        if 200 <= status < 300:
             return _parsed(data) or {}
         words = self._clean(_words(data))
-        if absent and response.status_code == 404 and _NO_ROUTE not in words:
+        if absent and status == 404 and _NO_ROUTE not in words:
             return None
-        hint = _BOOTSTRAP if response.status_code == 403 else ""
-        raise OpenBaoError(
-            f"{hint}OpenBao answered {response.status_code} to {method} {path}: {words}", response.status_code
-        )
+        hint = _BOOTSTRAP if status == 403 else ""
+        raise OpenBaoError(f"{hint}OpenBao answered {status} to {method} {path}: {words}", status)
+
+    def _answer(self, method: str, path: str, body: Body | None) -> tuple[int, bytes]:
+        """Status and body, from the node that answers: a standby that cannot ask it for us says where it is."""
+        status, data = 0, b""
+        for _ in range(2):
+            left = min(self._seconds, self._until - time.monotonic())
+            if left <= 0:
+                raise OpenBaoError(f"there was no time left to ask OpenBao for {method} {path}")
+            until = time.monotonic() + left
+            response = self._adapter.request(
+                method, f"/v1/{path}", json=body, stream=True, timeout=(min(left, _CONNECT_SECONDS), left)
+            )
+            status, data = response.status_code, _body(response, until)
+            there = urlsplit(response.headers.get("Location", ""))
+            if status not in _ASK_THERE or there.scheme != "https" or not there.netloc:
+                break
+            self._adapter.base_uri = f"https://{there.netloc}"
+        return status, data
 
     def close(self) -> None:
         """Takes the token back. That this fails is only logged: it ends by itself within minutes."""
@@ -238,11 +252,17 @@ def _role(name: str) -> str:
     return f"{ENGINE}/roles/{name}"
 
 
-def _body(response: requests.Response) -> bytes:
-    data: bytes = response.raw.read(_BODY_LIMIT + 1, decode_content=True)
-    if len(data) > _BODY_LIMIT:
-        response.close()
-        raise OSError("the answer is longer than 1 MiB")
+def _body(response: requests.Response, until: float) -> bytes:
+    """The whole body; the time limit of a socket alone would let one that drips go on for ever."""
+    data = b""
+    while chunk := response.raw.read1(_BODY_LIMIT, decode_content=True):
+        data += chunk
+        if len(data) > _BODY_LIMIT:
+            response.close()
+            raise OSError("the answer is longer than 1 MiB")
+        if time.monotonic() > until:
+            response.close()
+            raise TimeoutError("the answer did not end in time")
     response.raw.release_conn()
     return data
 
@@ -274,4 +294,9 @@ def _plainly(error: BaseException) -> str:
             break
         inner = nested
     text = re.sub(r"<[^>]* object at 0x[0-9a-f]+>: ?|\w+\(host='[^']*', port=\d+\): ?", "", str(inner))
-    return f"{type(inner).__name__}: {text}" if text else type(inner).__name__
+    named = f"{type(inner).__name__}: {text}" if text else type(inner).__name__
+    refused = isinstance(inner, ssl.SSLError | ConnectionError | http.client.RemoteDisconnected)
+    if refused and not isinstance(inner, ssl.SSLCertVerificationError | ConnectionRefusedError):
+        # It sees our certificate only after we have begun to speak, so what it thinks of it may be lost on the way.
+        named += " (a client certificate that has expired, or is of another authority, is refused like this)"
+    return named

@@ -42,9 +42,10 @@ class Holder:
     async def halted(self, moment: str) -> None:
         """Until it stands still at that moment."""
         if moment == "login":
-            while f"POST {LOGIN}" not in self.server.calls:
+            while True:
                 await asyncio.sleep(0.02)
-            return
+                if f"POST {LOGIN}" in self.server.calls:
+                    return
         assert self.process.stdout is not None
         async for line in self.process.stdout:
             if line == b"now\n":

@@ -12,15 +12,20 @@ import ssl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from activities import openbao
 from activities.errors import OpenBaoError
 from activities.openbao import OpenBao
-from deploy.local.authority import authority
+from deploy.local.authority import Pair, authority
 from tests.bao_by_hand import LOGIN, NAME, REVOKE_SELF, ROLE, TOKEN, Server, serving
 from workflows.api.mariadbdatabase import Bao
 from workflows.mariadbdatabase.schema import role
@@ -108,7 +113,10 @@ async def test_a_404_of_a_path_that_nobody_serves_is_an_error(server: Server, cl
         (400, {"errors": ["no"]}, "no", False),
         (502, b"<html>bad gateway</html>", "<html>bad gateway</html>", True),
         (500, b"", "(an empty answer)", True),
-        (307, b"", "(an empty answer)", False),
+        (429, {"errors": ["rate limit quota exceeded"]}, "rate limit quota exceeded", True),
+        (472, {"errors": ["disaster recovery mode"]}, "disaster recovery mode", True),
+        (473, b"", "(an empty answer)", True),
+        (307, b"", "(an empty answer)", True),
     ],
 )
 async def test_an_error_says_status_method_path_and_what_openbao_said(
@@ -119,6 +127,50 @@ async def test_an_error_says_status_method_path_and_what_openbao_said(
     assert str(error) == f"OpenBao answered {status} to GET database/mariadb/roles/{NAME}: {words}"
     assert (error.status, error.passing) == (status, passing)
     assert server.calls[-1] == f"POST {REVOKE_SELF}", "the token is given back after a failure"
+
+
+@pytest.mark.row("B01")
+@pytest.mark.parametrize("status", [307, 308])
+async def test_a_standby_sends_us_to_the_active_node_and_we_go(
+    server: Server, client: OpenBao, tmp_path: Path, status: int
+) -> None:
+    """Once: with method, body and token, by the same authority and certificate, and never without TLS."""
+    with serving(tmp_path) as active:  # of the same authority, which is in the folder
+        server.says(f"POST {ROLE}", status, location=f"{active.bao.server}{ROLE}")
+        active.says(f"POST {ROLE}", 204, b"")
+        active.says(f"POST {REVOKE_SELF}", 204, b"")
+        async with client.session(server.bao, server.pair, soon()) as session:
+            await session.write_role(NAME, role("a", "openstack"))
+        assert active.calls == [f"POST {ROLE}", f"POST {REVOKE_SELF}"], "and whoever answered is asked on"
+        asked = active.asked[0]
+        assert (asked.method, asked.body) == ("POST", role("a", "openstack"))
+        assert asked.headers["X-Vault-Token"] == TOKEN
+        active.says(f"GET {ROLE}", status, location=f"{server.bao.server}{ROLE}")
+        server.says(f"GET {ROLE}", status, location=f"{active.bao.server}{ROLE}")
+        error = await refusal(client, server)
+        assert (error.status, error.passing) == (status, True)
+        assert active.calls.count(f"GET {ROLE}") == 1
+    for elsewhere in (f"http://127.0.0.1:{server.port}{ROLE}", "ftp://x", "//", ""):
+        server.says(f"GET {ROLE}", status, location=elsewhere)
+        assert (await refusal(client, server)).passing
+    other = authority(tmp_path / "other", "ca")
+    with serving(tmp_path / "other") as stranger:
+        assert stranger.ca == other
+        server.says(f"GET {ROLE}", status, location=f"{stranger.bao.server}{ROLE}")
+        assert "certificate verify failed" in str(await refusal(client, server))
+        assert stranger.asked == []
+
+
+@pytest.mark.row("B02")
+@pytest.mark.parametrize("status", [301, 302, 303])
+async def test_a_redirect_that_would_turn_a_write_into_a_read_is_not_followed(
+    server: Server, client: OpenBao, status: int
+) -> None:
+    server.says(f"POST {ROLE}", status, location=f"{server.bao.server}{ROLE}")
+    async with client.session(server.bao, server.pair, soon()) as session:
+        with pytest.raises(OpenBaoError, match=f"answered {status} to POST"):
+            await session.write_role(NAME, role("a", "openstack"))
+    assert f"GET {ROLE}" not in server.calls
 
 
 @pytest.mark.row("B02")
@@ -187,6 +239,27 @@ async def test_nobody_there_and_a_silent_server_are_errors_in_time(server: Serve
     assert error.passing
     assert "gave no answer" in str(error)
     assert "no time left" in str(await refusal(client, server, until=soon(-1)))
+
+
+@pytest.mark.row("B03")
+async def test_an_answer_that_only_drips_is_given_up_in_time(server: Server, client: OpenBao) -> None:
+    """Each byte comes soon enough for the socket; all of them do not."""
+    server.says(f"POST {LOGIN}", 200, {"auth": {"client_token": TOKEN}})
+    server.drip = 0.3
+    began = time.monotonic()
+    error = await refusal(client, server, until=soon(1))
+    assert time.monotonic() - began < 3
+    assert error.passing
+    assert "gave no answer" in str(error)
+
+
+@pytest.mark.row("B03")
+async def test_a_certificate_that_has_expired_is_said_to_be(server: Server, client: OpenBao, tmp_path: Path) -> None:
+    ended = expired(server.ca, tmp_path)
+    error = await refusal(client, server, pair={**server.pair, "tls.crt": ended[0], "tls.key": ended[1]})
+    assert "client certificate that has expired" in str(error) or "certificate expired" in str(error)
+    assert error.passing, "cert-manager makes a new one, and each login reads it anew"
+    assert server.asked == []
 
 
 @pytest.mark.row("B03")
@@ -293,6 +366,25 @@ async def test_a_cancelled_session_gives_its_token_back_all_the_same(
         await task
     await _until(lambda: server.calls[-1] == f"POST {REVOKE_SELF}")
     assert server.calls.count(f"POST {REVOKE_SELF}") == 1
+
+
+def expired(signer: Pair, folder: Path) -> tuple[bytes, bytes]:
+    """A client's certificate that was good until yesterday, and its key."""
+    root = x509.load_pem_x509_certificate(signer.certificate.read_bytes())
+    root_key = serialization.load_pem_private_key(signer.key.read_bytes(), password=None)
+    assert isinstance(root_key, ec.EllipticCurvePrivateKey)
+    key = ec.generate_private_key(ec.SECP256R1())
+    now, day = datetime.now(UTC), timedelta(days=1)
+    made = (
+        x509.CertificateBuilder(root.subject, root.subject, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - 3 * day)
+        .not_valid_after(now - day)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+        .sign(root_key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return made.public_bytes(pem), private
 
 
 async def _until(holds: Callable[[], bool]) -> None:
