@@ -22,7 +22,7 @@ from activities.cluster import (
     Cluster,
     Kind,
 )
-from activities.errors import NotServed, OpenBaoError
+from activities.errors import ClusterError, NotServed, OpenBaoError
 from tests.audit import Audit, writes
 from tests.ordered import Ordering, ready_on
 from tests.world import CRD, TARGET, World, definition, run, until
@@ -314,6 +314,33 @@ async def test_a_refreshed_credential_is_delivered_and_said_once(
     assert said.__dict__["order"] == ref.workflow_id
 
 
+@pytest.mark.row("M18", "M29")
+async def test_the_time_of_a_refresh_is_that_of_the_user_that_is_delivered(ordering: Ordering) -> None:
+    """External Secrets writes the Secret first, and we hear of it before it has said when it did."""
+    await ordering.plane()
+    ref = await ordering.ready()
+    name, when = children.credentials_name(ref), "2031-01-01T00:00:00Z"
+
+    async def later() -> None:
+        await asyncio.sleep(0.7)
+        assert (await ordering.delivered(ref))["username"] == user, "the Secret does not wait for it"
+        await ordering.say(name, when)
+
+    user = await ordering.write(name)
+    saying = asyncio.create_task(later())
+    await ordering.one_pass(ref)
+    await saying
+    assert (await ordering.status(ref))["credentialsRefreshedAt"] == when
+    # One that never says it holds nothing up for long, and what it says in the end is read by the next pass.
+    user = await ordering.write(name)
+    await ordering.one_pass(ref)
+    assert (await ordering.delivered(ref))["username"] == user
+    assert await both(ordering, ref) == ("DatabaseProvisioned", "Delivered")
+    await ordering.say(name, "2031-01-02T00:00:00Z")
+    await ordering.one_pass(ref)
+    assert (await ordering.status(ref))["credentialsRefreshedAt"] == "2031-01-02T00:00:00Z"
+
+
 async def test_a_wait_does_not_log_in_at_each_look(ordering: Ordering) -> None:
     await ordering.plane()
     ref = await ordering.order()
@@ -340,6 +367,38 @@ async def test_openbao_refusing_is_an_error_of_its_own_kind_and_the_session_is_c
     assert (caught.value.type, caught.value.non_retryable) == ("OpenBaoError", True)
     assert ordering.vault.calls[-3:] == ["read", "write", "close"]
     assert await ordering.database(ref) is None, "no Database before its role"
+
+
+@pytest.mark.row("M29")
+async def test_a_step_that_fails_once_the_role_may_be_there_tells_its_name(
+    ordering: Ordering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For it is by status.roleName that a person finds the role when nothing else can take it back."""
+    await ordering.plane()
+    ref = await ordering.order()
+    named = ({"roleName": children.role_name(ref, ordering.world.plane_ns)},)
+
+    async def told() -> tuple[object, ...]:
+        with pytest.raises(ApplicationError) as caught:
+            await run(ordering.databases.provision_database, await ordering.task(ref))
+        return tuple(caught.value.details)
+
+    async with ordering.neighbours():
+        ordering.vault.refuse["login"] = OpenBaoError("OpenBao gave no answer")
+        await run(ordering.orders.admit, ref)
+        assert await told() == ()
+        ordering.vault.refuse = {"write": OpenBaoError("OpenBao gave no answer")}
+        assert await told() == named
+        ordering.vault.refuse.clear()
+        real = Cluster.apply
+
+        async def refused(self: Cluster, kind: Kind, *rest: Any, **more: Any) -> Any:
+            if kind is DATABASE:
+                raise ClusterError("applying Database", 503, "ServiceUnavailable", "")
+            return await real(self, kind, *rest, **more)
+
+        monkeypatch.setattr(Cluster, "apply", refused)
+        assert await told() == named
 
 
 @pytest.mark.row("M25")
