@@ -436,6 +436,59 @@ async def test_what_was_fetched_during_the_teardown_is_revoked_before_the_end(or
     assert ordering.vault.calls[calls:] == [*session, *session]
 
 
+@pytest.mark.row("M25")
+async def test_kinds_that_nobody_serves_hold_a_deletion_only_where_the_plane_needs_them(ordering: Ordering) -> None:
+    """A plane that issues no credentials need not have mariadb-operator; of another one it may be away for a moment."""
+    far = {"services": {"keystone": {"mode": "Managed", "targetClusterRef": {"name": TARGET}}}}
+    static = {"infrastructure": {"database": {"clusterRef": {"name": "mariadb"}, "credentialsMode": "Static"}}}
+    await ordering.plane(mariadb=False, **far, **static)
+    ref = await ordering.order()
+    await ordering.one_pass(ref)
+    assert await both(ordering, ref) == ("DynamicCredentialsUnavailable", "DynamicCredentialsUnavailable")
+    await ordering.delete(ref)
+    database = {"infrastructure": {"database": {"credentialsMode": "Dynamic"}}}
+    await ordering.admin.patch(CONTROL_PLANE, ordering.world.plane_ns, "cp", {"spec": database})
+    with pytest.raises(ApplicationError, match="does not serve this kind|could not find"):
+        await ordering.torn_down(ref)
+    task = await ordering.task(ref)
+    with pytest.raises(NotServed):
+        await ordering.databases.look_removal(task)
+    await ordering.admin.patch(CONTROL_PLANE, ordering.world.plane_ns, "cp", {"spec": static})
+    assert (await ordering.databases.look_removal(await ordering.task(ref))).left == ()
+    await ordering.torn_down(ref)
+    assert await ordering.find(ref) is None
+
+
+@pytest.mark.row("M26")
+async def test_a_role_is_said_to_be_left_once_whatever_is_there_of_the_order(
+    ordering: Ordering, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Here only its Database, which somebody holds for a while."""
+    await ordering.plane()
+    ref = await ordering.order()
+    async with ordering.neighbours(database=False):
+        await ordering.passes_until(ref, reasons.WAITING_FOR_DATABASE, reasons.DATABASE_READY)
+    held = await ordering.database(ref)
+    assert held is not None
+    hold = {"metadata": {"finalizers": ["example.org/hold"]}}
+    await ordering.admin.patch(DATABASE, ordering.world.plane_ns, held["metadata"]["name"], hold)
+    client = await ordering.admin.get(SECRET, ordering.world.plane_ns, children.CLIENT)
+    assert client is not None
+    await ordering.admin.delete(SECRET, ordering.world.plane_ns, children.CLIENT, client["metadata"]["uid"])
+    await ordering.delete(ref)
+    with caplog.at_level("WARNING"):
+        for _ in range(2):
+            assert (await ordering.torn_down(ref)).left
+    free: dict[str, Any] = {"metadata": {"finalizers": []}}
+    await ordering.admin.patch(DATABASE, ordering.world.plane_ns, held["metadata"]["name"], free)
+    while await ordering.find(ref) is not None:
+        await ordering.torn_down(ref)
+    role = children.role_name(ref, ordering.world.plane_ns)
+    text = f'the OpenBao client certificate is gone; leaving database role "{role}" to its TTLs'
+    assert [record.message for record in caplog.records].count(text) == 1
+    assert ordering.vault.roles.keys() == {role}
+
+
 @pytest.mark.row("M26")
 async def test_with_the_plane_gone_openbao_is_looked_for_where_the_reference_has_it(
     ordering: Ordering, caplog: pytest.LogCaptureFixture

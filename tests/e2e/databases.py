@@ -272,6 +272,16 @@ LOGIN, LOGOUT = "update auth/kubernetes/management/login", "update auth/token/re
 
 
 @asynccontextmanager
+async def sealed(stage: Stage) -> AsyncIterator[None]:
+    """OpenBao answers, and says that it is sealed."""
+    await asyncio.to_thread(openbao.connection(stage.stack).client().sys.seal)
+    try:
+        yield
+    finally:
+        await openbao._unseal(stage.stack)
+
+
+@asynccontextmanager
 async def estate(stage: Stage, *, tls: Object | None = None) -> AsyncIterator[Estate]:
     """A plane that assigns team-a and team-b here and team-a on the target; with it go its namespace and connection."""
     made = Estate(stage, f"db-{secrets.token_hex(3)}", openbao.connection(stage.stack).client())

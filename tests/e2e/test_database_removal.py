@@ -6,13 +6,12 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 import pytest_asyncio
 
 from deploy.local import kube
-from deploy.local.parts import openbao, operator
+from deploy.local.parts import operator
 from tests.audit import requests, writes
 from tests.e2e.databases import (
     CERTIFICATES,
@@ -23,6 +22,7 @@ from tests.e2e.databases import (
     Estate,
     Witness,
     estate,
+    sealed,
 )
 from tests.e2e.stage import Stage, condition, unique, until
 
@@ -34,16 +34,6 @@ async def ground(real_stack: Stage) -> AsyncIterator[Estate]:
     """One plane for the tests of this file that leave it as it is."""
     async with estate(real_stack) as made:
         yield made
-
-
-@asynccontextmanager
-async def sealed(stage: Stage, ground: Estate) -> AsyncIterator[None]:
-    """OpenBao answers, and says that it is sealed."""
-    await asyncio.to_thread(ground.bao.sys.seal)
-    try:
-        yield
-    finally:
-        await openbao._unseal(stage.stack)
 
 
 def removed_in(stage: Stage, since: float, name: str) -> list[str]:
@@ -133,7 +123,7 @@ async def test_a_sealed_openbao_is_said_and_holds_deletion_and_heals(real_stack:
     before, after = ground.database(unique("before")), ground.database(unique("after"))
     await before.place()
     await before.settles()
-    async with sealed(real_stack, ground):
+    async with sealed(real_stack):
         since = time.time()
         await after.place()
         await before.delete()
