@@ -115,7 +115,7 @@ async def holding(moment: str, folder: Path) -> AsyncIterator[Holder]:
         (given / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "tests.activities.holder", moment,
-            cwd=ROOT, env={"HOME": str(home), "TMPDIR": str(folder / "tmp"), "PATH": os.environ["PATH"]},
+            cwd=ROOT, env={"HOME": str(home), "TMPDIR": str(folder / "tmp"), "PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"},
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
         assert process.stdin is not None

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from activities import openbao
+from activities.dialled import tls
 from activities.errors import OpenBaoError
 from activities.openbao import OpenBao
 from deploy.local.authority import Pair, authority
@@ -315,7 +315,7 @@ def test_the_key_is_a_file_without_a_name_and_only_while_it_is_read(
 
     monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", watched)
     before = len(os.listdir("/proc/self/fd"))
-    context = openbao.tls(server.pair)
+    context = tls(server.pair)
     assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
     ((link, names, owner),) = seen
     assert link.startswith("/memfd:")
@@ -323,7 +323,7 @@ def test_the_key_is_a_file_without_a_name_and_only_while_it_is_read(
     assert owner == os.getuid()
     assert len(os.listdir("/proc/self/fd")) == before
     with pytest.raises(OpenBaoError):
-        openbao.tls({**server.pair, "tls.key": b"rubbish"})
+        tls({**server.pair, "tls.key": b"rubbish"})
     assert len(os.listdir("/proc/self/fd")) == before
 
 
@@ -366,6 +366,7 @@ async def test_a_cancelled_session_gives_its_token_back_all_the_same(
         await task
     await _until(lambda: server.calls[-1] == f"POST {REVOKE_SELF}")
     assert server.calls.count(f"POST {REVOKE_SELF}") == 1
+    assert server.asked[-1].at - server.asked[-2].at >= server.delay, "not while a request that carries it goes on"
 
 
 def expired(signer: Pair, folder: Path) -> tuple[bytes, bytes]:
