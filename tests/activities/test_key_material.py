@@ -113,9 +113,10 @@ async def holding(moment: str, folder: Path) -> AsyncIterator[Holder]:
             ],
         }
         (given / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
+        around = {"HOME": str(home), "TMPDIR": str(folder / "tmp"), "PATH": os.environ["PATH"]}
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "tests.activities.holder", moment,
-            cwd=ROOT, env={"HOME": str(home), "TMPDIR": str(folder / "tmp"), "PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"},
+            cwd=ROOT, env={**around, "PYTHONDONTWRITEBYTECODE": "1"},
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
         assert process.stdin is not None
