@@ -88,7 +88,8 @@ class Dialled:
         words = self._clean(_words(data))
         if absent and status == 404 and _NO_ROUTE not in words:
             return None
-        hint = _BOOTSTRAP if status == 403 else ""
+        # Who is let in nowhere is refused; a role or a mount that is missing is no login at all.
+        hint = _BOOTSTRAP if status == 403 or (status in (400, 404) and path.startswith("auth/")) else ""
         raise OpenBaoError(f"{hint}OpenBao answered {status} to {method} {path}: {words}", status)
 
     def _answer(self, method: str, path: str, body: Body | None) -> tuple[int, bytes]:

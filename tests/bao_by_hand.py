@@ -10,8 +10,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from deploy.local.authority import Pair, authority, issue
 from workflows.api.mariadbdatabase import Bao
@@ -123,3 +129,22 @@ def serving(folder: Path) -> Iterator[Server]:
     yield made
     listener.shutdown()
     listener.server_close()
+
+
+def expired(signer: Pair) -> tuple[bytes, bytes]:
+    """A client's certificate that was good until yesterday, and its key."""
+    root = x509.load_pem_x509_certificate(signer.certificate.read_bytes())
+    root_key = serialization.load_pem_private_key(signer.key.read_bytes(), password=None)
+    assert isinstance(root_key, ec.EllipticCurvePrivateKey)
+    key = ec.generate_private_key(ec.SECP256R1())
+    now, day = datetime.now(UTC), timedelta(days=1)
+    made = (
+        x509.CertificateBuilder(root.subject, root.subject, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - 3 * day)
+        .not_valid_after(now - day)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+        .sign(root_key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return made.public_bytes(pem), private

@@ -12,21 +12,16 @@ import ssl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from activities.dialled import tls
 from activities.errors import OpenBaoError
 from activities.openbao import OpenBao
-from deploy.local.authority import Pair, authority
-from tests.bao_by_hand import LOGIN, NAME, REVOKE_SELF, ROLE, TOKEN, Server, serving
+from deploy.local.authority import authority
+from tests.bao_by_hand import LOGIN, NAME, REVOKE_SELF, ROLE, TOKEN, Server, expired, serving
 from workflows.api.mariadbdatabase import Bao
 from workflows.mariadbdatabase.schema import role
 
@@ -78,9 +73,11 @@ async def test_a_session_logs_in_carries_its_token_and_gives_it_back(server: Ser
     assert write.body == wanted
 
 
-async def test_mount_and_namespace_are_the_stores(server: Server, client: OpenBao) -> None:
+@pytest.mark.parametrize("mount", ["k", "k/", "/k"])
+async def test_mount_and_namespace_are_the_stores(server: Server, client: OpenBao, mount: str) -> None:
     server.says("POST /v1/auth/k/login", 200, {"auth": {"client_token": TOKEN}})
-    async with client.session(server.bao.model_copy(update={"mount": "k", "namespace": "ns"}), server.pair, soon()):
+    store = {"mount": mount, "namespace": "ns", "server": f"{server.bao.server}/"}
+    async with client.session(server.bao.model_copy(update=store), server.pair, soon()):
         pass
     assert [one.headers["X-Vault-Namespace"] for one in server.asked] == ["ns", "ns"]
 
@@ -180,6 +177,10 @@ async def test_a_403_names_the_scripts_and_an_echo_of_ours_is_cut_out(server: Se
     for word in ("setup-auth.sh", "setup-policies.sh", "setup-database-tenant.sh", "403", "permission denied for …"):
         assert word in text
     assert server.calls == [f"POST {LOGIN}"], "there was no token to give back"
+    server.says(f"POST {LOGIN}", 400, {"errors": ['invalid role name "c5c3-operator"']})
+    assert "setup-auth.sh" in str(await refusal(client, server)), "so OpenBao says that the role is missing"
+    server.says(f"POST {LOGIN}", 404, {"errors": ["no handler for route 'auth/kubernetes/management/login'"]})
+    assert "setup-auth.sh" in str(await refusal(client, server)), "and so, that the mount is"
     server.says(f"POST {LOGIN}", 200, {"auth": {"client_token": TOKEN}})
     server.says(f"GET {ROLE}", 500, f"the token {TOKEN} is odd".encode())
     assert "the token … is odd" in str(await refusal(client, server))
@@ -255,7 +256,7 @@ async def test_an_answer_that_only_drips_is_given_up_in_time(server: Server, cli
 
 @pytest.mark.row("B03")
 async def test_a_certificate_that_has_expired_is_said_to_be(server: Server, client: OpenBao, tmp_path: Path) -> None:
-    ended = expired(server.ca, tmp_path)
+    ended = expired(server.ca)
     error = await refusal(client, server, pair={**server.pair, "tls.crt": ended[0], "tls.key": ended[1]})
     assert "client certificate that has expired" in str(error) or "certificate expired" in str(error)
     assert error.passing, "cert-manager makes a new one, and each login reads it anew"
@@ -367,25 +368,6 @@ async def test_a_cancelled_session_gives_its_token_back_all_the_same(
     await _until(lambda: server.calls[-1] == f"POST {REVOKE_SELF}")
     assert server.calls.count(f"POST {REVOKE_SELF}") == 1
     assert server.asked[-1].at - server.asked[-2].at >= server.delay, "not while a request that carries it goes on"
-
-
-def expired(signer: Pair, folder: Path) -> tuple[bytes, bytes]:
-    """A client's certificate that was good until yesterday, and its key."""
-    root = x509.load_pem_x509_certificate(signer.certificate.read_bytes())
-    root_key = serialization.load_pem_private_key(signer.key.read_bytes(), password=None)
-    assert isinstance(root_key, ec.EllipticCurvePrivateKey)
-    key = ec.generate_private_key(ec.SECP256R1())
-    now, day = datetime.now(UTC), timedelta(days=1)
-    made = (
-        x509.CertificateBuilder(root.subject, root.subject, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - 3 * day)
-        .not_valid_after(now - day)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
-        .sign(root_key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    return made.public_bytes(pem), private
 
 
 async def _until(holds: Callable[[], bool]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import time
 from collections.abc import AsyncIterator
@@ -11,8 +12,9 @@ import pytest
 import pytest_asyncio
 
 from deploy.local import kube
-from deploy.local.parts import operator
+from deploy.local.parts import openbao, operator
 from tests.audit import requests, writes
+from tests.bao_by_hand import expired
 from tests.e2e.databases import (
     CERTIFICATES,
     CLIENT,
@@ -161,6 +163,20 @@ async def test_a_refused_login_names_the_scripts_and_nothing_secret(real_stack: 
         file.write_text(token)
     await order.is_ready(120)
 
+    # The role of the login is not there.
+    mapping = "auth/kubernetes/management/role/c5c3-operator"
+    kept = (await asyncio.to_thread(ground.bao.read, mapping))["data"]
+    unmapped = ground.database(unique("unmapped"))
+    await asyncio.to_thread(ground.bao.delete, mapping)
+    try:
+        await unmapped.place()
+        said = (await unmapped.reads("DatabaseReady", "OpenBaoError"))["message"]
+        for word in ("c5c3-operator", "setup-auth.sh", "setup-policies.sh", "setup-database-tenant.sh"):
+            assert word in said
+    finally:
+        await asyncio.to_thread(ground.bao.write_data, mapping, data=kept)
+    await unmapped.is_ready(120)
+
     # A policy that is not there: the login works, the role may not be read, and the token is given back all the same.
     name = "c5c3-operator"
     policy = await asyncio.to_thread(ground.bao.sys.read_policy, name)
@@ -179,6 +195,30 @@ async def test_a_refused_login_names_the_scripts_and_nothing_secret(real_stack: 
     assert f"read database/mariadb/roles/{refused.role}!" in asked
     assert asked.count(LOGIN) == asked.count(LOGOUT)
     await refused.is_ready(120)
+
+
+@pytest.mark.row("M13")
+async def test_a_certificate_that_expires_or_changes_hands_is_said_and_read_anew(
+    real_stack: Stage, ground: Estate
+) -> None:
+    """cert-manager would replace it in time; here somebody has put one in its place that is past its time."""
+    first = await ground.database(unique("valid")).place()
+    await first.settles()
+    kept = await ground.get("secrets", CLIENT)
+    assert kept is not None
+    certificate, key = expired(openbao.authority_pair(real_stack.stack))
+    encoded = {"tls.crt": base64.b64encode(certificate).decode(), "tls.key": base64.b64encode(key).decode()}
+    order = ground.database(unique("expired"))
+    async with real_stack.without("cert-manager"):
+        await ground.patch("secrets", CLIENT, {"data": encoded})
+        try:
+            await order.place()
+            said = (await order.reads("DatabaseReady", "OpenBaoError"))["message"]
+            assert "certificate" in said
+            assert "expired" in said
+        finally:
+            await ground.patch("secrets", CLIENT, {"data": kept["data"]})
+    await order.is_ready(120)
 
 
 @pytest.mark.row("M26")
