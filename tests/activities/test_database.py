@@ -38,6 +38,13 @@ async def ordering(world: World) -> Ordering:
     return Ordering(world)
 
 
+READS = (
+    "mariadbdatabases", "controlplanes", "mariadbs", "databases", "certificates", "secretstores", "secrets",
+    "vaultdynamicsecrets", "externalsecrets", "secrets", "secrets",
+)  # fmt: skip
+"""What a pass over a Ready order reads: of Secrets the client's certificate, the credential and what is delivered."""
+
+
 async def both(ordering: Ordering, ref: OrderRef) -> tuple[str, str]:
     found = await ordering.reasons(ref)
     return found["DatabaseReady"], found["DeliveryReady"]
@@ -155,10 +162,7 @@ async def test_a_whole_pass_writes_each_thing_once_and_in_order(ordering: Orderi
     await ordering.one_pass(ref)
     asked = await audit.asked(world.plane_ns, world.order_ns)
     assert writes(asked) == []
-    assert sorted(one.resource for one in asked) == sorted(
-        ["mariadbdatabases", "controlplanes", "mariadbs", "databases", "certificates", "secretstores", "secrets",
-         "vaultdynamicsecrets", "externalsecrets", "secrets", "secrets"]
-    )  # fmt: skip
+    assert sorted(one.resource for one in asked) == sorted(READS)
     assert ordering.vault.calls[calls:] == ["login", "read", "close"]
 
 
@@ -233,6 +237,11 @@ async def test_an_authority_comes_with_tls_and_goes_without_it(ordering: Orderin
     await ordering.one_pass(ref)
     assert (await ordering.delivered(ref))["ca.crt"] == "PEM"
     assert (await ordering.status(ref))["secretKeys"][-1] == "ca.crt"
+    audit = Audit(world.stack)
+    await ordering.one_pass(ref)
+    asked = await audit.asked(world.plane_ns, world.order_ns)
+    assert writes(asked) == []
+    assert sorted(one.resource for one in asked) == sorted((*READS, "secrets")), "and the authority"
     await ordering.admin.patch(SECRET, ref.namespace, children.delivered_name(ref), {"data": {"theirs": "a2VwdA=="}})
     await tls("disabled")
     await ordering.one_pass(ref)
