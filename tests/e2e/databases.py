@@ -15,6 +15,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import hvac
@@ -227,6 +228,10 @@ class Witness:
 
     async def asked(self, who: str = US, settle: float = 0.3) -> list[str]:
         """Every request by this login, as `operation path`, in order; refused ones end in `!`."""
+        return [what for _, what in await self.moments(who, settle)]
+
+    async def moments(self, who: str = US, settle: float = 0.3) -> list[tuple[float, str]]:
+        """The same, with when each was answered, in epoch seconds."""
         await asyncio.sleep(settle)
         found = []
         with self._file.open("rb") as log:
@@ -241,7 +246,8 @@ class Witness:
                 if any(one.get("display_name") == who for one in by):
                     request = entry["request"]
                     failed = "!" if entry.get("error") else ""
-                    found.append(f"{request['operation']} {request['path']}{failed}")
+                    at = datetime.fromisoformat(entry["time"]).timestamp()
+                    found.append((at, f"{request['operation']} {request['path']}{failed}"))
         return found
 
 

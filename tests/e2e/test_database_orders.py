@@ -157,7 +157,13 @@ async def test_ten_passes_and_a_restart_make_no_new_user_and_write_nothing(real_
     await order.settles()
     before, users = await order.external(), await order.users()
     audits = [(Audit(real_stack.stack), order.namespace), (Audit(real_stack.stack), ground.namespace)]
+    await _silence(real_stack)
     witness = Witness(real_stack)
+    await asyncio.sleep(12)  # longer than any order looks that waits for something
+    assert await witness.asked() == [], "while nothing rings nobody logs in"
+    asked = [one for audit, namespace in audits for one in await audit.asked(namespace)]
+    assert [str(one) for one in asked if order.name in one.name or order.name in one.uri] == []
+    audits = [(Audit(real_stack.stack), order.namespace), (Audit(real_stack.stack), ground.namespace)]
     for _ in range(9):
         await order.resync()
     await real_stack.kill("worker")

@@ -65,9 +65,12 @@ async def test_leases_and_role_go_before_the_children_and_retain_keeps_the_schem
 
     path = f"database/mariadb/roles/{order.role}"
     revoke = f"update sys/leases/revoke-prefix/database/mariadb/creds/{order.role}"
-    asked = await witness.asked()
+    moments = await witness.moments()
+    asked = [what for _, what in moments]
     assert asked[:4] == [LOGIN, revoke, f"delete {path}", LOGOUT]
     assert asked.count(LOGIN) == asked.count(LOGOUT)
+    mine = [one for one in requests(real_stack.stack, "management", since) if order.name in one.name]
+    assert moments[2][0] < min(one.at for one in mine if one.verb == "delete"), "the role is gone before anything else"
     assert removed_in(real_stack, since, order.name) == [
         "delete externalsecrets",
         "delete vaultdynamicsecrets",
