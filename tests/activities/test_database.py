@@ -448,15 +448,16 @@ async def test_what_was_fetched_during_the_teardown_is_revoked_before_the_end(or
 @pytest.mark.row("M25")
 async def test_kinds_that_nobody_serves_hold_a_deletion_only_where_the_plane_needs_them(ordering: Ordering) -> None:
     """A plane that issues no credentials need not have mariadb-operator; of another one it may be away for a moment."""
-    far = {"services": {"keystone": {"mode": "Managed", "targetClusterRef": {"name": TARGET}}}}
-    static = {"infrastructure": {"database": {"clusterRef": {"name": "mariadb"}, "credentialsMode": "Static"}}}
+    far: dict[str, Any] = {"services": {"keystone": {"mode": "Managed", "targetClusterRef": {"name": TARGET}}}}
+    database = {"clusterRef": {"name": "mariadb"}, "credentialsMode": "Static"}
+    static: dict[str, Any] = {"infrastructure": {"database": database}}
     await ordering.plane(mariadb=False, **far, **static)
     ref = await ordering.order()
     await ordering.one_pass(ref)
     assert await both(ordering, ref) == ("DynamicCredentialsUnavailable", "DynamicCredentialsUnavailable")
     await ordering.delete(ref)
-    database = {"infrastructure": {"database": {"credentialsMode": "Dynamic"}}}
-    await ordering.admin.patch(CONTROL_PLANE, ordering.world.plane_ns, "cp", {"spec": database})
+    dynamic = {"infrastructure": {"database": {"credentialsMode": "Dynamic"}}}
+    await ordering.admin.patch(CONTROL_PLANE, ordering.world.plane_ns, "cp", {"spec": dynamic})
     with pytest.raises(ApplicationError, match="is its CRD there"):
         await ordering.torn_down(ref)
     task = await ordering.task(ref)
