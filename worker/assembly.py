@@ -44,6 +44,7 @@ PURE = (
     "workflows.scaffold.removal",
     "workflows.scaffold.search",
     "workflows.scaffold.steps",
+    "workflows.scaffold.times",
     "workflows.scaffold.verdict",
     "workflows.keystoneproject.children",
     "workflows.keystoneproject.judge",

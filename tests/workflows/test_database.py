@@ -348,7 +348,7 @@ def test_a_certificate_that_somebody_has_changed_is_mended_and_their_other_field
     scene.server()
     scene.claims[children.claim(scene.want)] = scene.want.order.workflow_id
     scene.client()
-    spec = {**children.certificate("openstack")["spec"], "revisionHistoryLimit": 1}
+    spec = {**children.certificate("openstack")["spec"], "revisionHistoryLimit": 1, "renewBefore": "720h0m0s"}
     scene.put(children.certificate("openstack"), spec=spec)
     assert judged(scene).verdict.status
     scene.put(children.certificate("openstack"), spec={**spec, "duration": "24h"})
@@ -414,6 +414,12 @@ def test_what_says_everything_that_is_wanted_is_not_applied_again() -> None:
     grown["metadata"]["annotations"] = {"force-sync": "1"}
     scene.put(grown, READY)
     assert credential(scene).do == ()
+    grown["spec"]["refreshInterval"] = "24h0m0s"  # as it is when External Secrets, or the reference, wrote it back
+    scene.put(grown, READY)
+    assert credential(scene).do == ()
+    grown["spec"]["refreshInterval"] = "12h"
+    scene.put(grown, READY)
+    assert [(write.act, write.kind) for write in credential(scene).do] == [(Act.APPLY, "ExternalSecret")]
 
 
 @pytest.mark.row("M15")

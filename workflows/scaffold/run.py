@@ -33,11 +33,15 @@ Answer = TypeVar("Answer")
 
 
 class Trouble(Exception):
-    """A step could not find out or do what it is for, for as long as it was tried."""
+    """A step could not find out or do what it is for, for as long as it was tried.
 
-    def __init__(self, text: str, type_: str = "") -> None:
+    known  status fields that it had found out by then
+    """
+
+    def __init__(self, text: str, type_: str = "", known: Mapping[str, Any] | None = None) -> None:
         super().__init__(text)
         self.type = type_
+        self.known = known or {}
 
 
 class Moved(Exception):
@@ -181,7 +185,8 @@ class Run:
             if isinstance(cause, ApplicationError):
                 if cause.type == steps.MOVED:
                     raise Moved from None
-                raise Trouble(cause.message, cause.type or "") from None
+                known = next((detail for detail in cause.details if isinstance(detail, dict)), None)
+                raise Trouble(cause.message, cause.type or "", known) from None
             if isinstance(cause, TemporalTimeout):
                 self._late_until = workflow.now() + steps.STEP_DEADLINE
                 raise Trouble(f"{summary}: no answer in time") from None
@@ -219,7 +224,7 @@ class Run:
         reason = trouble.type if trouble.type == steps.TRANSPORT_RETRY_FAILED else reason
         text = f"{trouble} (tried again after a pause)"
         verdict = Verdict(type=type_, status=False, reason=reason, message=text, again=self._pause(), trouble=True)
-        return Outcome(verdicts=(verdict,))
+        return Outcome(verdicts=(verdict,), fields=dict(trouble.known))
 
     def leave(self, left: Sequence[str]) -> None:
         """What a deletion waits for."""
@@ -268,7 +273,7 @@ class Run:
         known = self._verdicts
         try:
             # Not what was found before: it may be of an order that was another then, and must not be said of this one.
-            await self.report(Outcome(verdicts=()), self._note)
+            await self.report(Outcome(verdicts=(), fields=dict(trouble.known)), self._note)
         except (Moved, Trouble) as again:
             workflow.logger.info("the trouble could not be reported: %s", again)
         finally:
