@@ -23,6 +23,7 @@ import urllib3
 from opentelemetry import trace
 
 from activities.errors import OpenBaoError
+from activities.instrument import openbao_request
 from activities.keyfile import nameless
 from workflows.api.mariadbdatabase import Bao
 
@@ -76,13 +77,18 @@ class Dialled:
 
     def ask(self, method: str, path: str, body: Body | None = None, *, absent: bool = False) -> Body | None:
         """One request, and what it was answered. None for a 404 where that may be: not for a path nobody serves."""
-        with _tracer.start_as_current_span(f"{method} {path.split('/')[0]}", attributes={"openbao.path": path}) as span:
+        name = f"{method} {path.split('/')[0]}"
+        with (
+            _tracer.start_as_current_span(name, attributes={"openbao.path": path}) as span,
+            openbao_request(method) as answered,
+        ):
             try:
                 status, data = self._answer(method, path, body)
             except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
                 text = f"OpenBao gave no answer to {method} {path}: {_plainly(error)}"
                 raise OpenBaoError(self._clean(text)) from None
             span.set_attribute("http.response.status_code", status)
+            answered(status)
         if 200 <= status < 300:
             return _parsed(data) or {}
         words = self._clean(_words(data))

@@ -54,8 +54,8 @@ class Withdrawal:
             fetched = self._judged(given, projection.seen).left
             withdrawn = await self._withdraw(given, bao, pen)
             await _if_served(given, projection.follow(given.plane.keystone_namespace, (removal.DATABASE,)))
-            if not withdrawn and self._judged(given, projection.seen).do:  # once: later passes only wait
-                self._say_left(given)
+            if self._judged(given, projection.seen).do:  # once: later passes only wait
+                self._say(given, withdrawn=withdrawn)
             removing = await projection.drive(lambda seen: self._judged(given, seen))
         if removing.left:
             return Removal(left=removing.left)
@@ -112,8 +112,11 @@ class Withdrawal:
             raise OpenBaoError(text, error.status, passing=error.passing) from None
         return True
 
-    def _say_left(self, given: Given) -> None:
+    def _say(self, given: Given, *, withdrawn: bool) -> None:
         role = children.role_name(given.task.ref, given.task.order.plane_namespace)
+        if withdrawn:
+            _log.info("leases revoked and role deleted", extra={**given.log, "role": role})
+            return
         text = f'the OpenBao client certificate is gone; leaving database role "{role}" to its TTLs'
         _log.warning(text, extra=given.log)
 
@@ -133,8 +136,7 @@ class Withdrawal:
                 given.management, {"kind": "ClusterSecretStore", "name": "openbao-cluster-store"}, namespace
             )
             # An OpenBao that does not answer must leave the time to issue the deletes.
-            if not await self._withdraw(given, bao, pen, _WITHOUT_PLANE_SECONDS):
-                self._say_left(given)
+            self._say(given, withdrawn=await self._withdraw(given, bao, pen, _WITHOUT_PLANE_SECONDS))
 
         async def sweep(kind: str) -> None:
             async with given.projection(pen, {removal.DELIVERED: given.home}) as projection:

@@ -32,6 +32,7 @@ from activities.cluster import (
     Object,
 )
 from watcher import changes
+from watcher.census import Census
 from workflows.api.keystoneservice import KeystoneServiceSpec
 from workflows.keystoneservice import sweep
 from workflows.keystoneservice.children import prefix
@@ -55,6 +56,7 @@ class Index:
     """
 
     def __init__(self) -> None:
+        self.census = Census()
         self._keystones: dict[Plane, Place] = {}
         self._ready: set[OrderRef] = set()
         self._keeps: dict[OrderRef, Keeps] = {}
@@ -78,7 +80,7 @@ class Index:
         return keeps is None or keeps(name)
 
     def put(self, ref: OrderRef, plane: Plane, *, ready: bool = False, keeps: Keeps | None = None) -> None:
-        self.drop(ref)
+        self._strike(ref)
         if ready:
             self._ready.add(ref)
         if keeps is not None:
@@ -87,6 +89,10 @@ class Index:
         self._orders_of.setdefault(plane, set()).add(ref)
 
     def drop(self, ref: OrderRef) -> None:
+        self._strike(ref)
+        self.census.drop(ref)
+
+    def _strike(self, ref: OrderRef) -> None:
         self._ready.discard(ref)
         self._keeps.pop(ref, None)
         plane = self._plane_of.pop(ref, None)

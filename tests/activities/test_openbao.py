@@ -10,18 +10,22 @@ import os
 import socket
 import ssl
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry import trace
+from prometheus_client.parser import text_string_to_metric_families
 
 from activities.dialled import tls
 from activities.errors import OpenBaoError
 from activities.openbao import OpenBao
 from deploy.local.authority import authority
 from tests.bao_by_hand import LOGIN, NAME, REVOKE_SELF, ROLE, TOKEN, Server, expired, serving
+from tests.conftest import Told
 from workflows.api.mariadbdatabase import Bao
 from workflows.mariadbdatabase.schema import role
 
@@ -54,6 +58,32 @@ async def refusal(client: OpenBao, server: Server, **other: Any) -> OpenBaoError
     assert JWT not in text
     assert TOKEN not in text
     return caught.value
+
+
+async def test_requests_are_counted_by_method_and_answer(server: Server, client: OpenBao, told: Told) -> None:
+    def counted() -> Counter[tuple[str, str]]:
+        families = text_string_to_metric_families(told.text())
+        samples = [each for family in families for each in family.samples]
+        name = "c5c3_openbao_request_duration_seconds_count"
+        return Counter({(s.labels["method"], s.labels["code"]): int(s.value) for s in samples if s.name == name})
+
+    before = counted()
+    server.says(f"GET {ROLE}", 503, {"errors": ["Vault is sealed"]})
+    await refusal(client, server)
+    await refusal(client, server, bao=Bao(server="https://127.0.0.1:9"))
+    assert counted() - before == Counter(
+        {("POST", "200"): 1, ("GET", "503"): 1, ("POST", "204"): 1, ("POST", "none"): 1}
+    )
+
+
+@pytest.mark.row("O04")
+async def test_requests_are_part_of_the_steps_trace(server: Server, client: OpenBao, told: Told) -> None:
+    with trace.get_tracer("test").start_as_current_span("step") as step:
+        async with client.session(server.bao, server.pair, soon()) as session:
+            await session.read_role(NAME)
+    spans = [span for span in told.exporter.get_finished_spans() if span.name != "step"]
+    assert [span.name for span in spans] == ["POST auth", "GET database", "POST auth"]
+    assert all(span.parent == step.get_span_context() for span in spans)
 
 
 async def test_a_session_logs_in_carries_its_token_and_gives_it_back(server: Server, client: OpenBao) -> None:
