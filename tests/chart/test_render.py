@@ -248,7 +248,7 @@ def test_other_names_are_other_names_everywhere(helm: Helm) -> None:
     assert "c5c3-system" not in text
     assert "c5c3-clusters" not in text
     subjects = [subject for one in rendered for subject in one.get("subjects") or ()]
-    assert len(subjects) == 3
+    assert len(subjects) == 2
     assert all(subject["name"] == "mine" and subject["namespace"] == "elsewhere" for subject in subjects)
 
 

@@ -1,0 +1,175 @@
+"""Rights proven minimal, by the audit logs of the two API servers and of OpenBao over all that an instance was asked.
+
+What is granted is used, what is used is granted, and nothing was refused that no test provoked. The logs begin with the
+instance, so on a new one only the whole suite has used everything: these tests come last, and alone they name what is
+missing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from deploy.local.parts import openbao, operator
+from deploy.local.parts.crds import load
+from tests.audit import Request, requests
+from tests.chart.helm import DEPLOY
+from tests.e2e.stage import Stage
+
+pytestmark = [pytest.mark.real, pytest.mark.last, pytest.mark.timeout(600)]
+
+CLUSTERS = ("management", "target")
+UNUSED = {
+    # Asked for on clusters that run OwnerReferencesPermissionEnforcement; the local stack's do not.
+    ("keystoneprojects/finalizers.c5c3.io", "update"),
+    ("keystoneservices/finalizers.c5c3.io", "update"),
+    ("mariadbdatabases/finalizers.c5c3.io", "update"),
+}
+EVERYBODY = ("selfsubjectreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews")
+"""What any ServiceAccount may ask."""
+HINT = "granted and never used on this instance; `make test` uses every right"
+
+
+@dataclass(frozen=True, order=True)
+class Right:
+    """One verb on one kind, as RBAC names it, in one namespace or, when that is empty, in all."""
+
+    kind: str
+    verb: str
+    namespace: str
+
+    def covers(self, request: Request) -> bool:
+        return request.kind == self.kind and self.verb in verbs(request) and self.namespace in ("", request.namespace)
+
+
+def verbs(request: Request) -> set[str]:
+    """What it needed: an apply that made its object needed the right to create it as well."""
+    return {request.verb, "create"} if (request.verb, request.code) == ("patch", 201) else {request.verb}
+
+
+def granted(cluster: str) -> set[Right]:
+    """What the chart grants there, from the very file that it is made of."""
+    objects = load(operator.manifests(cluster)[-1])
+    roles = {(one["kind"], one["metadata"]["name"]): one["rules"] for one in objects if "rules" in one}
+    return {
+        Right(f"{resource}.{group}" if group else resource, verb, binding["metadata"].get("namespace", ""))
+        for binding in objects
+        if "roleRef" in binding
+        for rule in roles[binding["roleRef"]["kind"], binding["roleRef"]["name"]]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS)
+def test_no_right_is_granted_twice(cluster: str) -> None:
+    rights = granted(cluster)
+    assert [right for right in rights if right.namespace and Right(right.kind, right.verb, "") in rights] == []
+
+
+@pytest.mark.row("O02")
+@pytest.mark.parametrize("cluster", CLUSTERS)
+async def test_every_right_is_used(real_stack: Stage, cluster: str) -> None:
+    done = [request for request in requests(real_stack.stack, cluster) if request.code < 400]
+    unused = sorted(
+        right
+        for right in granted(cluster)
+        if (right.kind, right.verb) not in UNUSED and not any(right.covers(request) for request in done)
+    )
+    assert unused == [], HINT
+
+
+@pytest.mark.row("O02")
+@pytest.mark.parametrize("cluster", CLUSTERS)
+async def test_nothing_is_done_that_the_chart_does_not_grant(real_stack: Stage, cluster: str) -> None:
+    """A right that some other binding of the stack gave would be missing in production."""
+    done = [each for each in requests(real_stack.stack, cluster, real_stack.begun) if each.code < 400]
+    assert done, "the programs asked nothing: do they run under another name?"
+    rights = granted(cluster)
+    foreign = {
+        str(request)
+        for request in done
+        if not request.resource.startswith("/") and request.resource not in EVERYBODY
+        if not all(
+            any(right.verb == verb and right.kind == request.kind and right.namespace in ("", request.namespace)
+                for right in rights)
+            for verb in verbs(request)
+        )
+    }  # fmt: skip
+    assert foreign == set()
+
+
+@pytest.mark.row("O02")
+@pytest.mark.parametrize("cluster", CLUSTERS)
+async def test_no_request_of_the_programs_was_refused(real_stack: Stage, cluster: str) -> None:
+    """They run as their ServiceAccount; the only refusals are those that a test provoked by taking a right away."""
+    refused = [
+        request
+        for request in requests(real_stack.stack, cluster, real_stack.begun)
+        if request.code in (401, 403) and not any(begun <= request.at <= ended for begun, ended in real_stack.provoked)
+    ]
+    assert refused == []
+
+
+# -- OpenBao ---------------------------------------------------------------------------------------------------------
+
+OURS = ("c5c3-operator", "order-db-dynamic")
+"""Policies that orders alone need. The others are of the reference's layout, and serve its own services too."""
+IMPLIED = {"sudo"}
+"""Asked for beside the capability that the log names, on the paths that OpenBao protects itself."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request that OpenBao answered, and the policies that let it through."""
+
+    operation: str
+    path: str
+    granting: frozenset[str]
+    refused: bool
+
+
+def answered(stage: Stage) -> Iterator[Asked]:
+    with openbao.audit_log(stage.stack).open("rb") as log:
+        for line in log:
+            if b'"type":"response"' not in line or not line.endswith(b"\n"):
+                continue
+            entry = json.loads(line)
+            request, auth = entry["request"], entry.get("auth") or {}
+            granting = {
+                one.get("name", "") for one in (auth.get("policy_results") or {}).get("granting_policies") or ()
+            }
+            error = entry.get("error") or ""
+            yield Asked(request["operation"], request["path"], frozenset(granting), "permission denied" in error)
+
+
+def policy(name: str) -> dict[str, set[str]]:
+    """Its capabilities, by path as it is written."""
+    text = (DEPLOY / "openbao" / "policies" / f"{name}.hcl").read_text()
+    blocks = re.findall(r'path "([^"]+)" \{\s*capabilities = \[([^\]]*)\]', text)
+    assert len(blocks) == text.count("path ")
+    return {path: set(re.findall(r'"(\w+)"', capabilities)) for path, capabilities in blocks}
+
+
+def matches(path: str, asked: str) -> bool:
+    """OpenBao's own rule: `+` is one segment, `*` at the end is anything, an identity is filled in."""
+    pattern = re.escape(re.sub(r"\{\{[^}]*\}\}", "+", path)).replace(r"\+", "[^/]+")
+    return re.fullmatch(pattern.removesuffix(r"\*") + (".*" if path.endswith("*") else ""), asked) is not None
+
+
+@pytest.mark.row("O02")
+@pytest.mark.parametrize("name", OURS)
+async def test_every_capability_in_openbao_is_used(real_stack: Stage, name: str) -> None:
+    done = [one for one in answered(real_stack) if name in one.granting]
+    unused = [
+        f"{capability} {path}"
+        for path, capabilities in policy(name).items()
+        for capability in sorted(capabilities - IMPLIED)
+        if not any(one.operation == capability and matches(path, one.path) for one in done)
+    ]
+    assert unused == [], HINT
