@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.metadata
 import os
 import re
@@ -9,15 +10,25 @@ import shutil
 import ssl
 import subprocess
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
 
+from deploy.local import kube
+from deploy.local.api import Api
+from deploy.local.parts import temporal
+from deploy.local.parts.operator import token_file
+from tests.chart.helm import NEEDED, PRODUCT, Helm, merged, named, variables
 from tests.chart.image import LOCK, ROOT, Stage, build, instructions, say
+from tests.e2e.stage import Order
+from tests.e2e.stage import Stage as Real
+from tests.worker.program import free_port
 
+ACCOUNT = "var/run/secrets/kubernetes.io/serviceaccount"
 TOOLS = {"pip", "setuptools", "pytest", "mypy", "ruff", "kopf", "hypothesis", "uvicorn"}
 
 
@@ -114,17 +125,26 @@ def in_debian(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     shutil.rmtree(folder)
 
 
-def in_a_pod(stage: Stage, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """Runs the image as a kubelet has it run: read-only root, /dev/shm in memory, nobody's user, its environment."""
+def pod(stage: Stage, *arguments: str, account: Path | None = None, **env: str) -> list[str]:
+    """The image as a kubelet has it run: read-only root, /dev/shm in memory, nobody's user, account and variables."""
     root = stage.root
-    script = (
-        f"mount --bind {root} {root} && mount -o remount,bind,ro {root} && mount -t tmpfs tmpfs {root}/dev/shm"
-        f' && exec chroot --userspec={stage.user} {root} "$@"'
-    )
-    argv = ["unshare", "--mount", "sh", "-c", script, "sh", "/usr/bin/env", "-i"]
-    told = {**stage.env, **env}
-    argv += [*(f"{name}={value}" for name, value in told.items()), *stage.entrypoint, *arguments]
-    return say(argv, {"PATH": os.environ["PATH"]}, 120)
+    steps = [f"mount --bind {root} {root}"]
+    if account:
+        there = root / ACCOUNT
+        there.mkdir(parents=True, exist_ok=True)
+        steps.append(f"mount --bind {account} {there}")
+    steps += [
+        f"mount -o remount,bind,ro {root}",
+        f"mount -t tmpfs tmpfs {root}/dev/shm",
+        f"mount -t proc proc {root}/proc",
+    ]
+    script = f'{" && ".join(steps)} && exec chroot --userspec={stage.user} {root} "$@"'
+    told = [f"{name}={value}" for name, value in (stage.env | env).items()]
+    return ["unshare", "--mount", "sh", "-c", script, "sh", "/usr/bin/env", "-i", *told, *stage.entrypoint, *arguments]
+
+
+def in_a_pod(stage: Stage, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return say(pod(stage, *arguments, **env), {"PATH": os.environ["PATH"]}, 120)
 
 
 @pytest.mark.prove
@@ -145,3 +165,33 @@ def test_the_steps_make_both_programs_in_a_debian_root(in_debian: Stage) -> None
     root = in_debian.root
     assert not list(root.glob("opt/c5c3/lib/*/site-packages/pip"))
     assert not (root / "usr" / "bin" / "pip3").exists()
+
+
+@pytest.mark.prove
+@pytest.mark.row("O03")
+@pytest.mark.timeout(1800)
+async def test_the_image_serves_an_order_as_a_pod_would(
+    in_debian: Stage, real_stack: Real, place: Callable[..., Order], helm: Helm, tmp_path: Path
+) -> None:
+    """With the chart's variables and the account that the kubelet lays down; what differs from a pod is the network."""
+    here = real_stack.stack
+    values = merged(NEEDED, {"temporal": {"address": temporal.address(here)}})
+    deployment = named(helm.render(PRODUCT, values))["Deployment", "c5c3-orders-worker"]
+    with Api(kube.kubeconfig(here, "management", "operator")) as api:
+        where = urlsplit(api.server)
+        (tmp_path / "ca.crt").write_bytes(api.ca)
+    (tmp_path / "token").write_bytes(token_file(here).read_bytes())
+    (tmp_path / "namespace").write_text("c5c3-system")
+    tmp_path.chmod(0o755)
+    server = {"KUBERNETES_SERVICE_HOST": str(where.hostname), "KUBERNETES_SERVICE_PORT": str(where.port)}
+    env = {**variables(deployment), **server, "C5C3_HTTP_ADDRESS": f"127.0.0.1:{free_port()}"}
+    argv = pod(in_debian, "worker", account=tmp_path, **env)
+    async with real_stack.without("worker"):
+        with (tmp_path / "log").open("wb") as log:
+            process = await asyncio.create_subprocess_exec(*argv, stdout=log, stderr=log)
+        try:
+            await (await place("image").place()).is_ready()
+        finally:
+            process.terminate()
+            code = await asyncio.wait_for(process.wait(), 60)
+    assert code == 0, (tmp_path / "log").read_text()
