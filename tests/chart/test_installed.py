@@ -102,8 +102,10 @@ async def test_an_uninstall_is_refused_while_there_are_orders(product: Installed
     for kind, name in (("deployments", "c5c3-orders-worker"), ("serviceaccounts", "c5c3-operator")):
         assert await product.get(kind, name)
 
+    upgrade = ("upgrade", RELEASE, PRODUCT, "--reuse-values")
+    assert "has no deployed releases" in await product.helm_refuses(*upgrade)
     await product.helm("rollback", RELEASE)
-    await product.helm("upgrade", RELEASE, PRODUCT, values=product.values)
+    await product.helm(*upgrade)
     await order.is_ready()
 
     for each in (order, afar):
