@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import tarfile
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -11,12 +12,16 @@ import pytest
 import pytest_asyncio
 import yaml
 
+from activities.clusters import REGISTRATION_LABEL
+from deploy.local import kube
 from tests.audit import Audit
 from tests.chart.helm import PRODUCT, Helm, merged
 from tests.chart.installed import ASSIGNED, RELEASES, SYSTEM, Installed, installed
 from tests.e2e.databases import estate
 from tests.e2e.services import Service, account, catalog
 from tests.e2e.stage import ORDERS, Order, Stage
+from watcher.settings import WatcherSettings
+from watcher.uninstall import orders_left
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 Place = Callable[..., Order]
@@ -87,6 +92,24 @@ def before(product: Installed, *, columns: int) -> Path:
     del definition["spec"]["versions"][0]["additionalPrinterColumns"][columns:]
     file.write_text(yaml.safe_dump(definition))
     return chart
+
+
+async def test_a_cluster_that_does_not_answer_counts_as_one_with_orders(product: Installed) -> None:
+    nowhere = kube.token_kubeconfig("https://127.0.0.1:1", b"", "nobody", "none")
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "lost", "namespace": "c5c3-clusters", "labels": REGISTRATION_LABEL},
+        "data": {"kubeconfig": base64.b64encode(nowhere).decode()},
+    }
+    await kube.apply(product.stack, "management", [secret])
+    try:
+        said = await orders_left(WatcherSettings(kubeconfig=await product.log_in("c5c3-operator")))
+    finally:
+        await product.stage.delete("management", "secrets", "c5c3-clusters", "lost")
+    (about,) = [one for one in said if "lost" in one]
+    assert about.startswith("whether cluster lost has orders is not known: ")
+    assert about.endswith("; mend its registration or delete it")
 
 
 async def test_an_uninstall_is_refused_while_there_are_orders(product: Installed, place: Place) -> None:
