@@ -23,7 +23,7 @@ from tests.e2e.stage import ORDERS, Order, Stage
 from watcher.settings import WatcherSettings
 from watcher.uninstall import orders_left
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(2400)]
 Place = Callable[..., Order]
 Register = Callable[..., Service]
 RELEASE, _ = RELEASES["management"]

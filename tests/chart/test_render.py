@@ -15,7 +15,7 @@ from tests.chart.helm import ACCESS, NEEDED, PRODUCT, Helm, Object, merged, name
 from watcher.settings import WatcherSettings
 from worker.settings import PREFIX, ConnectionSettings, WorkerSettings, load
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(2400)]
 
 EVERYTHING: Object = {
     "image": {"repository": "registry.example/c5c3-orders", "digest": "sha256:" + "0" * 64},

@@ -20,7 +20,7 @@ from tests.audit import Request, requests
 from tests.chart.helm import DEPLOY
 from tests.e2e.stage import Stage
 
-pytestmark = [pytest.mark.real, pytest.mark.last, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.real, pytest.mark.last, pytest.mark.timeout(1800)]
 
 CLUSTERS = ("management", "target")
 UNUSED = {

@@ -18,7 +18,7 @@ from tests.e2e.databases import DATABASES, Estate, estate
 from tests.e2e.services import RESOURCES, Service, account, catalog
 from tests.e2e.stage import Object, Stage, condition, unique, until
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 Register = Callable[..., Service]
 KINDS = {"Service", "Endpoint", "Domain", "Project", "User", "Role", "RoleAssignment"}
 UNLATCHED_AT = "c5c3.io/korc-transport-unlatched-at"
