@@ -201,7 +201,9 @@ class Cluster:
             answer = await self._request("DELETE", kind, namespace, name, body={"preconditions": only})
         except Conflict:
             _log.debug("not deleted, it is not what was read: %s %s/%s", kind.kind, namespace, name)
-            return await self.get(kind, namespace, name)
+            # Listed, for of some kinds we may not get a single one.
+            found = await self.list(kind, namespace, name=name)
+            return next(iter(found["items"]), None)
         except ClusterError as error:
             if error.status != 404 or isinstance(error, NotServed):
                 raise
