@@ -14,7 +14,6 @@ from aiohttp import web
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
-from temporalio.client import Client
 from temporalio.service import RPCError
 from temporalio.worker import Worker
 
@@ -35,8 +34,7 @@ Why = Callable[[], Awaitable[str]]
 class Polling:
     """Asks Temporal whether this worker polls, at most every few seconds."""
 
-    def __init__(self, client: Client, worker: Worker, identity: str) -> None:
-        self._client = client
+    def __init__(self, worker: Worker, identity: str) -> None:
         self._worker = worker
         self._identity = identity
         self._answer = "not asked yet"
@@ -51,14 +49,15 @@ class Polling:
         return self._answer
 
     async def _ask(self) -> str:
+        client = self._worker.client  # another one once what lets us in was rotated
         for word, queue in _QUEUES.items():
             request = DescribeTaskQueueRequest(
-                namespace=self._client.namespace,
+                namespace=client.namespace,
                 task_queue=TaskQueue(name=self._worker.task_queue),
                 task_queue_type=queue,
             )
             try:
-                answer = await self._client.workflow_service.describe_task_queue(request, timeout=timedelta(seconds=3))
+                answer = await client.workflow_service.describe_task_queue(request, timeout=timedelta(seconds=3))
             except RPCError as error:
                 return f"Temporal does not say who polls: {error.message}"
             oldest = datetime.now(UTC) - RECENT
