@@ -93,10 +93,8 @@ def why_refused(failed: RPCError | RuntimeError, settings: ConnectionSettings) -
     if "InvalidCertificate(Expired" in error:
         return f"the certificate of {where} has expired: renew it there"
     if "InvalidCertificate(" in error:
-        return (
-            f"the certificate of {where} is signed by nobody that we trust: set C5C3_TEMPORAL_TLS_CA to the PEM file of"
-            " its authority"
-        )
+        why = error.split("InvalidCertificate(", 1)[1].split(")")[0]
+        return f"the certificate of {where} is not accepted ({why}): set C5C3_TEMPORAL_TLS_CA to the PEM file of its authority"
     if "InvalidMessage(" in error:
-        return f"{where} does not speak TLS: unset C5C3_TEMPORAL_TLS…, or set C5C3_TEMPORAL_ADDRESS to a port that does"
+        return f"{where} does not speak TLS: unset C5C3_TEMPORAL_TLS and its files, or ask another port"
     return None

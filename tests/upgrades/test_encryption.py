@@ -74,9 +74,8 @@ def readable(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     if "metadata" in value and value.keys() <= {"metadata", "data"}:
-        return [
-            base64.b64decode(each).decode("latin-1") for each in (*value["metadata"].values(), value.get("data", ""))
-        ]
+        parts = (*value["metadata"].values(), value.get("data", ""))
+        return [base64.b64decode(each).decode("latin-1") for each in parts]
     return {key: readable(each) for key, each in value.items() if key not in ("searchAttributes", "header")}
 
 
