@@ -94,7 +94,10 @@ def why_refused(failed: RPCError | RuntimeError, settings: ConnectionSettings) -
         return f"the certificate of {where} has expired: renew it there"
     if "InvalidCertificate(" in error:
         why = error.split("InvalidCertificate(", 1)[1].split(")")[0]
-        return f"the certificate of {where} is not accepted ({why}): set C5C3_TEMPORAL_TLS_CA to the PEM file of its authority"
+        return (
+            f"the certificate of {where} is not accepted ({why}): set C5C3_TEMPORAL_TLS_CA to the PEM file of its"
+            " authority"
+        )
     if "InvalidMessage(" in error:
-        return f"{where} does not speak TLS: unset C5C3_TEMPORAL_TLS and its files, or ask another port"
+        return f"{where} does not speak TLS: unset C5C3_TEMPORAL_TLS and its files, or ask a port that does"
     return None

@@ -1,4 +1,4 @@
-"""What stands before a Temporal in production: TLS, client certificates, an API key in each call; behind it the real one.
+"""What stands before Temporal in production: TLS, client certificates, an API key in each call; behind it a real one.
 
 It forwards calls as they are and notes what they were let in by, as Temporal Cloud's front would read it.
 """

@@ -70,8 +70,8 @@ async def test_a_private_authority(front: Front, ca: Pair, other: Pair, tmp_path
         found = await connect(settings(front, ca), identity="test")
         assert (await found.count_workflows()).count >= 0
         assert await refusal(settings(front, other)) == (
-            f"the certificate of Temporal at {front.address} is not accepted (UnknownIssuer): set C5C3_TEMPORAL_TLS_CA to"
-            " the PEM file of its authority"
+            f"the certificate of Temporal at {front.address} is not accepted (UnknownIssuer): set"
+            " C5C3_TEMPORAL_TLS_CA to the PEM file of its authority"
         )
     elsewhere = replace(front, serving=authority.issue(ca, tmp_path, "elsewhere", ("temporal.example.org",)))
     async with elsewhere.up():
