@@ -101,7 +101,9 @@ async def troubled(rollout: Rollout, name: str) -> OrderRef:
     return ref
 
 
-async def test_switched_on_rotated_and_switched_off_under_running_orders(rollout: Rollout, keys: Path) -> None:
+async def test_switched_on_rotated_and_switched_off_under_running_orders(
+    rollout: Rollout, temporal_env: WorkflowEnvironment, keys: Path
+) -> None:
     """As docs/encryption.md says: whoever reads has a key before anybody writes with it."""
     world = rollout.world
     await world.plane()
@@ -124,6 +126,11 @@ async def test_switched_on_rotated_and_switched_off_under_running_orders(rollout
     assert "binary/encrypted" in seen
     for word in PLAIN:
         assert word not in seen, f"{word!r} is in what Temporal keeps"
+    asked = "__temporal_workflow_metadata"  # what the UI shows as current details
+    told = await rollout.client.get_workflow_handle(sealed.workflow_id).query(asked)
+    assert WORDS in told.current_details
+    with pytest.raises(Exception, match="binary/encrypted"):
+        await temporal_env.client.get_workflow_handle(sealed.workflow_id).query(asked)
     await all_come_out(rollout, orders)
 
     (keys / "key-2").write_bytes(os.urandom(32))
