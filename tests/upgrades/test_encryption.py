@@ -87,7 +87,7 @@ async def task_failures(rollout: Rollout, *refs: OrderRef) -> int:
 
 
 PROJECT, WORDS = "undertaking", "the quota of that domain is used up"
-PLAIN = (PROJECT, WORDS, "json/plain", "provision project for", "KeystoneProject orders", "ProjectFailed")
+PLAIN = (PROJECT, WORDS, "json/plain", "admit orders-", "KeystoneProject orders-", "ProjectFailed")
 
 
 async def troubled(rollout: Rollout, name: str) -> OrderRef:
