@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Sequence
 
 from activities.cluster import SECRET, Cluster
 from activities.clusters import REGISTRATION_LABEL, BadKubeconfig, connect_management, connect_target, kubeconfig_of
@@ -32,7 +33,7 @@ async def orders_left(settings: WatcherSettings) -> list[str]:
             try:
                 target = await connect_target(name, kubeconfig_of(secret))
                 try:
-                    said += await _on(target, [*(namespaces_of(secret) or [None])])
+                    said += await _on(target, namespaces_of(secret) or [None])
                 finally:
                     await target.close()
             except (ClusterError, BadKubeconfig) as error:
@@ -44,7 +45,7 @@ async def orders_left(settings: WatcherSettings) -> list[str]:
     return said
 
 
-async def _on(cluster: Cluster, namespaces: list[str | None]) -> list[str]:
+async def _on(cluster: Cluster, namespaces: Sequence[str | None]) -> list[str]:
     said = []
     where = f"on cluster {cluster.name}" if cluster.name else "on the management cluster"
     for kind in (source.kind for source in SOURCES if source.is_order and (source.on_targets or not cluster.name)):

@@ -10,12 +10,11 @@ import shutil
 import ssl
 import subprocess
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from packaging.markers import default_environment
 from packaging.requirements import Requirement
 
 from deploy.local import kube
@@ -48,7 +47,7 @@ def test_the_image_installs_what_the_product_needs_and_is_tested_with() -> None:
     while asked:
         one, extra = asked.pop()
         name = one.name.lower().replace("_", "-").replace(".", "-")
-        if name in wanted or (one.marker and not one.marker.evaluate({**default_environment(), "extra": extra})):
+        if name in wanted or (one.marker and not one.marker.evaluate({"extra": extra})):
             continue
         wanted.add(name)
         needs = [Requirement(each) for each in importlib.metadata.requires(one.name) or ()]
@@ -125,7 +124,7 @@ def in_debian(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     shutil.rmtree(folder)
 
 
-def pod(stage: Stage, *arguments: str, account: Path | None = None, **env: str) -> list[str]:
+def pod(stage: Stage, program: str, env: Mapping[str, str], account: Path | None = None) -> list[str]:
     """The image as a kubelet has it run: read-only root, /dev/shm in memory, nobody's user, account and variables."""
     root = stage.root
     steps = [f"mount --bind {root} {root}"]
@@ -139,12 +138,12 @@ def pod(stage: Stage, *arguments: str, account: Path | None = None, **env: str) 
         f"mount -t proc proc {root}/proc",
     ]
     script = f'{" && ".join(steps)} && exec chroot --userspec={stage.user} {root} "$@"'
-    told = [f"{name}={value}" for name, value in (stage.env | env).items()]
-    return ["unshare", "--mount", "sh", "-c", script, "sh", "/usr/bin/env", "-i", *told, *stage.entrypoint, *arguments]
+    told = [f"{name}={value}" for name, value in {**stage.env, **env}.items()]
+    return ["unshare", "--mount", "sh", "-c", script, "sh", "/usr/bin/env", "-i", *told, *stage.entrypoint, program]
 
 
-def in_a_pod(stage: Stage, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return say(pod(stage, *arguments, **env), {"PATH": os.environ["PATH"]}, 120)
+def in_a_pod(stage: Stage, program: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return say(pod(stage, program, env), {"PATH": os.environ["PATH"]}, 120)
 
 
 @pytest.mark.prove
@@ -185,7 +184,7 @@ async def test_the_image_serves_an_order_as_a_pod_would(
     tmp_path.chmod(0o755)
     server = {"KUBERNETES_SERVICE_HOST": str(where.hostname), "KUBERNETES_SERVICE_PORT": str(where.port)}
     env = {**variables(deployment), **server, "C5C3_HTTP_ADDRESS": f"127.0.0.1:{free_port()}"}
-    argv = pod(in_debian, "worker", account=tmp_path, **env)
+    argv = pod(in_debian, "worker", env, tmp_path)
     async with real_stack.without("worker"):
         with (tmp_path / "log").open("wb") as log:
             process = await asyncio.create_subprocess_exec(*argv, stdout=log, stderr=log)
