@@ -40,6 +40,8 @@ from workflows.scaffold.verdict import Decision, Outcome
 _log = logging.getLogger(__name__)
 
 BLOCK = "KeystoneServiceAccount"
+RECORDER = "keystoneservice-controller"
+"""Who the kind's event says it is from: the reference's recorder (contracts 9.4)."""
 _KINDS = tuple(kind for kind in sweep.BESIDE_THE_PLANE if sweep.block(kind) == reasons.ACCOUNT_READY)
 
 
@@ -229,7 +231,8 @@ class Accounts:
             "type": "Normal",
             "reason": reasons.SCHEDULED_ROTATION_DEFERRED,
             "message": "rotation.mode Scheduled is accepted, but passwords are not rotated on a schedule yet.",
-            "source": {"component": "c5c3-orders"},
+            "source": {"component": RECORDER},
+            "reportingComponent": RECORDER,
             "firstTimestamp": now,
             "lastTimestamp": now,
             "count": 1,

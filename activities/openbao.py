@@ -28,6 +28,7 @@ import urllib3
 from opentelemetry import trace
 
 from activities.errors import OpenBaoError
+from activities.instrument import openbao_request
 from workflows.api.mariadbdatabase import Bao
 from workflows.mariadbdatabase.children import ENGINE, creds_path
 
@@ -161,7 +162,11 @@ class _Dialled:
         left = min(self._seconds, self._until - time.monotonic())
         if left <= 0:
             raise OpenBaoError(f"there was no time left to ask OpenBao for {method} {path}")
-        with _tracer.start_as_current_span(f"{method} {path.split('/')[0]}", attributes={"openbao.path": path}) as span:
+        name = f"{method} {path.split('/')[0]}"
+        with (
+            _tracer.start_as_current_span(name, attributes={"openbao.path": path}) as span,
+            openbao_request(method) as answered,
+        ):
             try:
                 response = self._adapter.request(
                     method, f"/v1/{path}", json=body, stream=True, timeout=(min(left, _CONNECT_SECONDS), left)
@@ -171,6 +176,7 @@ class _Dialled:
                 text = f"OpenBao gave no answer to {method} {path}: {_plainly(error)}"
                 raise OpenBaoError(self._clean(text)) from None
             span.set_attribute("http.response.status_code", response.status_code)
+            answered(response.status_code)
         if 200 <= response.status_code < 300:
             return _parsed(data) or {}
         words = self._clean(_words(data))

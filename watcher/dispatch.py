@@ -157,6 +157,7 @@ class Bells:
         except NotTaken as error:
             self._keep(ref, wanted, error)
         else:
+            metrics.RING_LATENCY.record(time.monotonic() - wanted.since)
             self._taken(outcome)
         finally:
             self._slots.release()

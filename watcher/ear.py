@@ -70,6 +70,13 @@ class Ear:
         """How many objects something is kept of."""
         return len(self._known)
 
+    def orphans(self, listed: Callable[[OrderRef], bool]) -> int:
+        """How many objects name an order, and none that is there. Where nobody has `listed`, it might be."""
+        return sum(
+            bool(sight.orders) and all(listed(ref) and ref not in self._index for ref in sight.orders)
+            for sight in self._known.values()
+        )
+
     def listed(self, items: Sequence[Object]) -> None:
         first, self._first = self._first, False
         news: set[OrderRef] = set()
@@ -147,6 +154,7 @@ class Ear:
         for ref in orders:
             if wants_us(self._source.kind, found):
                 self._index.put(ref, plane_of(found), ready=changes.converged(found))
+                self._index.census.put(ref, found)
             else:
                 self._index.drop(ref)
 

@@ -11,6 +11,7 @@ import hashlib
 import json
 import logging
 import random
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
@@ -82,10 +83,25 @@ class Engine:
             key = (stream.cluster.name, stream.kind.kind)
             if stream.served is not False:
                 ages[key] = max(ages.get(key, 0.0), stream.age)
+        census = self.index.census
         return Sight(
-            stream_ages=ages, clusters=dict(self.engaged), pending=self.bells.pending, backlog=self.bells.backlog,
-            oldest_pending=self.bells.oldest, leading=True,
+            stream_ages=ages, clusters=dict(self.engaged), orders=census.counts(), unready=census.oldest_unready(),
+            deletions=census.oldest_deletion(), orphans=self._orphans(), pending=self.bells.pending,
+            backlog=self.bells.backlog, oldest_pending=self.bells.oldest, leading=True,
         )  # fmt: skip
+
+    def _orphans(self) -> dict[str, int]:
+        """Children of orders that are gone, by kind. Of an order where nobody has listed the orders, who knows."""
+        listed = {(each.cluster.name, each.kind.kind, each.namespace) for each in self.streams if each.served}
+
+        def known(ref: OrderRef) -> bool:
+            return not listed.isdisjoint((ref.cluster, ref.kind, where) for where in (None, ref.namespace))
+
+        found = Counter({source.kind.kind: 0 for source in SOURCES if source.is_child})
+        for stream in self.streams:
+            if stream.kind.kind in found and isinstance(stream.listener, Ear):
+                found[stream.kind.kind] += stream.listener.orphans(known)
+        return dict(found)
 
     def _streams(self, cluster: Cluster, namespaces: Sequence[str | None] | None) -> list[Stream]:
         """One stream per kind; of a target cluster per namespace, where its registration names some."""

@@ -32,6 +32,7 @@ from activities.cluster import (
     Object,
 )
 from watcher import changes
+from watcher.census import Census
 from workflows.scaffold.order import OrderRef
 
 Plane = tuple[str, str]
@@ -45,6 +46,7 @@ class Index:
     """The orders that exist, the plane each names, which are Ready. Whoever hears of one writes it down here first."""
 
     def __init__(self) -> None:
+        self.census = Census()
         self._keystones: dict[Plane, Place] = {}
         self._ready: set[OrderRef] = set()
         self._plane_of: dict[OrderRef, Plane] = {}
@@ -62,13 +64,17 @@ class Index:
         return ref in self._ready
 
     def put(self, ref: OrderRef, plane: Plane, *, ready: bool = False) -> None:
-        self.drop(ref)
+        self._strike(ref)
         if ready:
             self._ready.add(ref)
         self._plane_of[ref] = plane
         self._orders_of.setdefault(plane, set()).add(ref)
 
     def drop(self, ref: OrderRef) -> None:
+        self._strike(ref)
+        self.census.drop(ref)
+
+    def _strike(self, ref: OrderRef) -> None:
         self._ready.discard(ref)
         plane = self._plane_of.pop(ref, None)
         if plane is not None:

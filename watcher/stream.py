@@ -60,8 +60,9 @@ class Stream:
         self.fresh_at = time.monotonic()
         self.trouble = ""
         self._sort = ""
-        self._listener = listener
+        self.listener = listener
         self._labels = labels
+        self._counted_as = {"cluster": metrics.cluster_label(cluster.name), "kind": kind.kind}
         self._metadata_only = metadata_only
         self._pace = pace or Pace()
         self._version = ""
@@ -104,7 +105,7 @@ class Stream:
             except (AttributeError, KeyError, TypeError, ValueError) as error:
                 self._version = ""
                 self._complain(f"{self}: its answer cannot be read; listing again ({error!r:.200})", "unreadable")
-            metrics.RECONNECTS.add(1, {"cluster": self.cluster.name, "kind": self.kind.kind})
+            metrics.RECONNECTS.add(1, self._counted_as)
             if time.monotonic() - began >= self._pace.lived_long:
                 self._failures = 0
             else:
@@ -120,8 +121,8 @@ class Stream:
         if self.served is not True:
             _log.info("%s: listening, %d there", self, len(found["items"]))
         self.served = True
-        metrics.RELISTS.add(1, {"cluster": self.cluster.name, "kind": self.kind.kind})
-        self._listener.listed(found["items"])
+        metrics.RELISTS.add(1, self._counted_as)
+        self.listener.listed(found["items"])
         self._version = version
         self._heard()
 
@@ -134,7 +135,7 @@ class Stream:
         async for event in events:
             found: Object = event["object"]
             if event["type"] != "BOOKMARK":
-                self._listener.heard(event["type"], found)
+                self.listener.heard(event["type"], found)
             # After the listener, so that what it could not take is heard again, and is stale meanwhile.
             self._version = found["metadata"].get("resourceVersion") or self._version
             self._heard()

@@ -13,17 +13,15 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 
 from opentelemetry import metrics, trace
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.sdk.metrics import Histogram, MeterProvider
 from opentelemetry.sdk.metrics.view import ExplicitBucketHistogramAggregation, View
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from pythonjsonlogger.json import JsonFormatter
 from temporalio import activity, workflow
-from temporalio.contrib.opentelemetry import MetricsExporter
 from temporalio.runtime import (
     LoggingConfig,
     MetricBuffer,
@@ -33,7 +31,10 @@ from temporalio.runtime import (
     TelemetryFilter,
 )
 
+from worker.core_metrics import CoreMetrics
+from worker.release import version
 from worker.settings import ConnectionSettings
+from worker.spans import Spans
 
 _LATENCY_BUCKETS = (0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 _TEMPORAL_EXTRAS = ("temporal_activity", "temporal_workflow", "taskName", "color_message")
@@ -47,7 +48,7 @@ class Telemetry:
     meters: MeterProvider
     tracers: TracerProvider
     runtime: Runtime
-    exporter: MetricsExporter
+    exporter: CoreMetrics
 
     def prometheus_text(self) -> bytes:
         """What /metrics answers: our metrics and the Temporal SDK's."""
@@ -67,23 +68,28 @@ def start(settings: ConnectionSettings, service: str) -> Telemetry:
     """
     log_as_json(settings.log_level)
     registry = CollectorRegistry()
-    resource = Resource.create({"service.name": service})
-    meters = MeterProvider([_reader(registry)], resource=resource, views=[_seconds_view()], shutdown_on_exit=False)
+    ProcessCollector(registry=registry)
+    build = {"version": version(), "build_id": getattr(settings, "build_id", None) or version()}
+    resource = Resource.create({"service.name": service, "service.version": build["version"]})
+    meters = MeterProvider([_reader(registry)], resource=resource, views=_seconds_views(), shutdown_on_exit=False)
+    program = service.removeprefix("c5c3-")
+    meters.get_meter("c5c3").create_gauge("c5c3_build_info", description="Which version runs").set(
+        1, {"program": program, **build}
+    )
     tracers = tracer_provider(settings.otlp_endpoint, resource)
     metrics.set_meter_provider(meters)
     trace.set_tracer_provider(tracers)
     buffer = MetricBuffer(100_000, MetricBufferDurationFormat.SECONDS)
     core_logs = LoggingConfig(filter=TelemetryFilter(core_level="WARN", other_level="ERROR"))
     runtime = Runtime(telemetry=TelemetryConfig(metrics=buffer, logging=core_logs))
-    return Telemetry(registry, meters, tracers, runtime, MetricsExporter(buffer, meters))
+    return Telemetry(registry, meters, tracers, runtime, CoreMetrics(buffer, meters))
 
 
 def tracer_provider(otlp_endpoint: str | None, resource: Resource) -> TracerProvider:
     """Spans are made in any case, for their ids are in the log lines; they are sent only where there is a collector."""
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
     if otlp_endpoint:
-        exporter = OTLPSpanExporter(endpoint=_traces_url(otlp_endpoint), timeout=3)
-        provider.add_span_processor(BatchSpanProcessor(exporter))
+        provider.add_span_processor(BatchSpanProcessor(Spans(otlp_endpoint)))
     return provider
 
 
@@ -141,13 +147,10 @@ def _reader(registry: CollectorRegistry) -> PrometheusMetricReader:
     return PrometheusMetricReader(disable_target_info=True, scope_info_enabled=False, registry=registry)
 
 
-def _seconds_view() -> View:
-    """The Temporal SDK's latencies, which come in seconds without any bucket advice."""
+def _seconds_views() -> list[View]:
+    """The Temporal SDK's latencies and what workflows measure by it: they come in seconds without any bucket advice."""
     buckets = ExplicitBucketHistogramAggregation(_LATENCY_BUCKETS)
-    return View(instrument_type=Histogram, instrument_name="temporal_*", aggregation=buckets)
-
-
-def _traces_url(endpoint: str) -> str:
-    """A bare collector address gets the standard path; one with a path is taken as it is."""
-    base = endpoint.rstrip("/")
-    return base if base.count("/") > 2 else base + "/v1/traces"
+    return [
+        View(instrument_type=Histogram, instrument_name=name, aggregation=buckets)
+        for name in ("temporal_*", "c5c3_pass_*")
+    ]

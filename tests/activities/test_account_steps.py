@@ -54,6 +54,9 @@ async def delivered(registered: Registered, ref: OrderRef) -> str | None:
     return None if data is None else b64decode(data["password"]).decode()
 
 
+RECORDER = "keystoneservice-controller"
+
+
 async def events(registered: Registered, ref: OrderRef) -> list[Object]:
     found = (await registered.admin.list(EVENT, ref.namespace))["items"]
     return [each for each in found if each["reason"] == "ScheduledRotationDeferred"]
@@ -355,6 +358,7 @@ async def test_a_schedule_is_said_to_be_deferred_exactly_once(registered: Regist
     assert len(found) == (mode == "Scheduled")
     for each in found:
         assert each["type"] == "Normal"
+        assert (each["source"], each["reportingComponent"]) == ({"component": RECORDER}, RECORDER)
         assert (each["involvedObject"]["kind"], each["involvedObject"]["name"]) == ("KeystoneService", ref.name)
         assert each["involvedObject"]["uid"] == (await registered.world.live(ref))["metadata"]["uid"]
 

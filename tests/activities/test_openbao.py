@@ -13,6 +13,7 @@ import socket
 import ssl
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,11 +21,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from activities import openbao
 from activities.errors import OpenBaoError
 from activities.openbao import OpenBao
 from deploy.local.authority import Pair, authority, issue
+from tests.conftest import Told
 from workflows.api.mariadbdatabase import Bao
 from workflows.mariadbdatabase.schema import role
 
@@ -144,6 +147,22 @@ async def refusal(client: OpenBao, server: Server, **other: Any) -> OpenBaoError
     assert JWT not in text
     assert TOKEN not in text
     return caught.value
+
+
+async def test_requests_are_counted_by_method_and_answer(server: Server, client: OpenBao, told: Told) -> None:
+    def counted() -> Counter[tuple[str, str]]:
+        families = text_string_to_metric_families(told.text())
+        samples = [each for family in families for each in family.samples]
+        name = "c5c3_openbao_request_duration_seconds_count"
+        return Counter({(s.labels["method"], s.labels["code"]): int(s.value) for s in samples if s.name == name})
+
+    before = counted()
+    server.says(f"GET {ROLE}", 503, {"errors": ["Vault is sealed"]})
+    await refusal(client, server)
+    await refusal(client, server, bao=Bao(server="https://127.0.0.1:9"))
+    assert counted() - before == Counter(
+        {("POST", "200"): 1, ("GET", "503"): 1, ("POST", "204"): 1, ("POST", "none"): 1}
+    )
 
 
 async def test_a_session_logs_in_carries_its_token_and_gives_it_back(server: Server, client: OpenBao) -> None:

@@ -8,6 +8,7 @@ import json
 import logging
 import time
 import uuid
+from collections import Counter
 from collections.abc import AsyncIterator
 
 import pytest
@@ -16,14 +17,21 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from opentelemetry import trace
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.resources import Resource
 from prometheus_client.parser import text_string_to_metric_families
 from temporalio import activity
+from temporalio.runtime import MetricBuffer, MetricBufferDurationFormat, Runtime, TelemetryConfig
 from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
 
 from tests.conftest import Told
+from tests.e2e.collector import collector as collector_of_tests
+from tests.worker.program import free_port
 from tests.worker.test_temporal import settings_for
-from worker import telemetry
+from worker import spans, telemetry
+from worker.core_metrics import CoreMetrics
+from worker.release import version
 from worker.temporal import connect
 
 
@@ -88,6 +96,40 @@ async def test_temporals_own_metrics_are_in_seconds_at_the_same_place(
     assert "otel_scope" not in told.text()
 
 
+def test_what_is_measured_counts_for_the_labels_that_it_was_measured_with() -> None:
+    """The SDK hands out label sets as objects that come and go, at addresses that come again."""
+    buffer = MetricBuffer(10_000, MetricBufferDurationFormat.SECONDS)
+    meter = Runtime(telemetry=TelemetryConfig(metrics=buffer)).metric_meter
+    reader = InMemoryMetricReader()
+    moved = CoreMetrics(buffer, MeterProvider([reader]))
+    calls, size = meter.create_counter("calls"), meter.create_gauge("size")
+    expected: Counter[str] = Counter()
+    for number in range(1400):
+        kind = f"kind-{number % 13}"
+        expected[kind] += 1
+        calls.add(1, {"kind": kind})
+        size.set(expected[kind], {"kind": kind})
+        if number % 7 == 0:
+            moved.move()
+    moved.move()
+    read = reader.get_metrics_data()
+    assert read
+    found = {
+        metric.name: [(point.attributes["kind"], point.value) for point in metric.data.data_points]
+        for resource in read.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+    }
+    assert sorted(found["calls"]) == sorted(found["size"]) == sorted(expected.items())
+
+
+def test_which_version_runs_is_said(told: Told) -> None:
+    families = {family.name: family for family in text_string_to_metric_families(told.text())}
+    (sample,) = families["c5c3_build_info"].samples
+    assert sample.labels == {"program": "tests", "version": version(), "build_id": version()}
+    assert "process_start_time_seconds" in families
+
+
 @pytest_asyncio.fixture
 async def collector() -> AsyncIterator[tuple[str, list[ExportTraceServiceRequest]]]:
     """An OTLP/HTTP collector: its address, and what was sent to it."""
@@ -123,6 +165,29 @@ def test_a_collector_that_is_not_there_holds_nobody_up() -> None:
     assert time.monotonic() - begun < 10
 
 
+def test_a_collector_that_is_not_there_costs_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    """And one when it is back: nothing in between, however many batches were lost."""
+    port = free_port()
+    provider = telemetry.tracer_provider(f"http://127.0.0.1:{port}", Resource.create({}))
+
+    def batch() -> None:
+        with provider.get_tracer("test").start_as_current_span("ring"):
+            pass
+        provider.force_flush()
+
+    with caplog.at_level("INFO"):
+        for _ in range(3):
+            batch()
+        with collector_of_tests([], port):
+            batch()
+            batch()
+    provider.shutdown()
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("WARNING", f"the collector at http://127.0.0.1:{port}/v1/traces takes no traces: they are lost until it does"),
+        ("WARNING", f"the collector at http://127.0.0.1:{port}/v1/traces takes traces again; 3 spans were lost"),
+    ]
+
+
 def test_a_collector_with_a_path_is_taken_as_it_is() -> None:
-    assert telemetry._traces_url("http://c:4318/") == "http://c:4318/v1/traces"
-    assert telemetry._traces_url("https://c/otlp/v1/traces") == "https://c/otlp/v1/traces"
+    assert spans.traces_url("http://c:4318/") == "http://c:4318/v1/traces"
+    assert spans.traces_url("https://c/otlp/v1/traces") == "https://c/otlp/v1/traces"

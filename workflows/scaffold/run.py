@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 from temporalio import workflow
@@ -132,6 +133,7 @@ class Run:
             self._rung = False
             self._passes_begun += 1
             self._note, self._left = "", ()
+            begun = workflow.now()
             wait: float | None = None
             try:
                 await one_pass()
@@ -150,11 +152,13 @@ class Run:
                 if self._rung:
                     continue
                 self._note = "Nothing is left to do for this order."
+                self._measure(begun, "over")
                 await self._close()
                 if self._rung:  # while the last caller was answered
                     self._closing = False
                     continue
                 return
+            self._measure(begun, "moved" if self._moves else "error" if wait is not None else self._result())
             if not self._moves:
                 self._passes_ended = self._passes_begun
             self._plan(wait)
@@ -269,6 +273,17 @@ class Run:
             workflow.logger.info("the trouble could not be reported: %s", again)
         finally:
             self._verdicts = known
+
+    def _result(self) -> str:
+        if any(verdict.trouble for verdict in self._verdicts):
+            return "error"
+        return "ready" if self.describe().ready else "waiting"
+
+    def _measure(self, begun: datetime, result: str) -> None:
+        """How long a pass took, its steps and their waiting for a worker included. A replay measures nothing."""
+        workflow.metric_meter().create_histogram_timedelta(
+            "c5c3_pass_duration_seconds", "Duration of a whole pass over an order", "s"
+        ).record(workflow.now() - begun, {"kind": self.kind, "result": result})
 
     def _plan(self, pause: float | None) -> None:
         """When the order is looked at again if nobody rings; None means never."""
