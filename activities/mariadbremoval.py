@@ -98,6 +98,8 @@ class Withdrawal:
         except OpenBaoError as error:
             text = f'removing OpenBao database role "{role}": {error}'
             raise OpenBaoError(text, error.status, passing=error.passing) from None
+        if aloud:
+            _log.info("leases revoked and role deleted", extra={**given.log, "role": role})
 
     async def fail_open(self, given: Given, pen: Pen) -> None:
         """The plane is gone, and where its parts were can only be supposed: all is tried once, and gates nothing."""

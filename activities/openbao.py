@@ -8,6 +8,7 @@ session works in a thread of a pool of its own.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import json
 import logging
 import os
@@ -64,7 +65,7 @@ class OpenBao:
     @asynccontextmanager
     async def session(self, bao: Bao, pair: Mapping[str, bytes], until: float) -> AsyncIterator[Session]:
         """Logged in as ourselves. `pair` has the keys of a TLS Secret; no request lasts beyond `until` (monotonic)."""
-        opening = asyncio.get_running_loop().run_in_executor(self._pool, self._open, bao, dict(pair), until)
+        opening = _in_thread(self._pool, lambda: self._open(bao, dict(pair), until))
         try:
             dialled = await asyncio.shield(opening)
         except asyncio.CancelledError:
@@ -73,7 +74,7 @@ class OpenBao:
         try:
             yield Session(dialled, self._pool)
         finally:
-            await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._pool, dialled.close))
+            await asyncio.shield(_in_thread(self._pool, dialled.close))
 
     def _open(self, bao: Bao, pair: Mapping[str, bytes], until: float) -> _Dialled:
         try:
@@ -95,6 +96,11 @@ class OpenBao:
         """Whoever asked is gone: a login that succeeds all the same is taken back."""
         if not opening.cancelled() and opening.exception() is None:
             self._pool.submit(opening.result().close)
+
+
+def _in_thread(pool: ThreadPoolExecutor, work: Callable[[], Answer]) -> asyncio.Future[Answer]:
+    """Runs it in a thread that knows which step it works for: its spans and its log lines belong to that."""
+    return asyncio.get_running_loop().run_in_executor(pool, contextvars.copy_context().run, work)
 
 
 class Session:
@@ -123,7 +129,7 @@ class Session:
 
     async def _run(self, ask: Callable[[], Answer]) -> Answer:
         # Not given up half-way: the token is revoked only after the request that uses it has ended.
-        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._pool, ask))
+        return await asyncio.shield(_in_thread(self._pool, ask))
 
 
 class _Dialled:

@@ -174,9 +174,13 @@ class Projection:
                 await self._unlatch(kind, live)
             case Act.PATCH if live is not None:
                 self._written(write.kind, await self._patch(kind, live, write.body))
+                self._say("child changed", write.kind, live.metadata.namespace, write.name)
             case Act.DETACH if live is not None:
                 self._written(write.kind, await self._detach(kind, live))
-        _log.info("%s", write.act.value, extra={"order": self._ref.workflow_id, "child": f"{write.kind} {write.name}"})
+
+    def _say(self, done: str, kind: str, namespace: str, name: str, level: int = logging.INFO) -> None:
+        """One line for each effect; none for a write that turned out to be none."""
+        _log.log(level, done, extra={"order": self._ref.workflow_id, "child": f"{kind} {namespace}/{name}"})
 
     async def _claim(self, write: Write) -> None:
         namespace = write.body["metadata"]["namespace"]
@@ -184,6 +188,8 @@ class Projection:
         holder = await claims.claim(self._cluster, namespace, write.name, self._ref.workflow_id, labels)
         if holder is not None:
             self._claims[write.name] = holder
+        if holder == self._ref.workflow_id:
+            self._say("identity claimed", "Lease", namespace, write.name)
 
     async def _read_claim(self, write: Write) -> None:
         holder = await claims.holder_of(self._cluster, write.body["metadata"]["namespace"], write.name)
@@ -192,20 +198,24 @@ class Projection:
 
     async def _create(self, kind: Kind, write: Write) -> None:
         """An object that has the name already is not touched, whosever it is."""
+        namespace = write.body["metadata"]["namespace"]
         try:
             self._written(write.kind, await self._at(write.kind).create(kind, self._fill(write.body)))
+            self._say("child created", write.kind, namespace, write.name)
         except Conflict:
-            await self._get(write.kind, write.body["metadata"]["namespace"], write.name)
+            await self._get(write.kind, namespace, write.name)
 
     async def _apply(self, kind: Kind, write: Write, live: KorcObject | None) -> None:
         body = self._fill(write.body)
         if live is not None and write.exact:
             body = {**body, "metadata": {**body["metadata"], "resourceVersion": live.metadata.resource_version}}
-        self._written(
-            write.kind, await apply_onto(self._at(write.kind), kind, body, live.metadata.uid if live else None)
-        )
+        made = await apply_onto(self._at(write.kind), kind, body, live.metadata.uid if live else None)
+        self._written(write.kind, made)
         if live is None:
             self.created.add(key(write.kind, write.name))
+            self._say("child created", write.kind, body["metadata"]["namespace"], write.name)
+        elif made["metadata"]["resourceVersion"] != live.metadata.resource_version:
+            self._say("child changed", write.kind, body["metadata"]["namespace"], write.name)
 
     async def _delete(self, kind: Kind, child: KorcObject) -> None:
         """Deletes a child of the order. A managed one without an id goes only as it was judged: K-ORC, which deletes
@@ -220,6 +230,8 @@ class Projection:
             self._children.pop(key(kind.kind, meta.name), None)
         else:
             self._written(kind.kind, left)
+        if left is None or left["metadata"].get("deletionTimestamp"):
+            self._say("child deleted", kind.kind, meta.namespace, meta.name)
 
     async def _unlatch(self, kind: Kind, child: KorcObject) -> None:
         """Clears `Progressing` so that K-ORC tries again; a wrong moment is seen by the next pass (contracts 4.14)."""
@@ -235,14 +247,15 @@ class Projection:
         except ClusterError as error:
             if not error.passing and error.status != 404:
                 raise ApplicationError(str(error), type=self._failed, non_retryable=True) from None
-            _log.info("a latched transport error is cleared later: %s", error)
+            _log.info("a latched transport error is cleared later: %s", error, extra={"order": self._ref.workflow_id})
             await self._get(kind.kind, meta.namespace, meta.name)
             return
+        self._say("latched transport error cleared", kind.kind, meta.namespace, meta.name)
         stamp = {"metadata": {"annotations": {UNLATCHED_AT: datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}}}
         try:
             live = await self._cluster.patch(kind, meta.namespace, meta.name, stamp)
         except ClusterError as error:
-            _log.info("the clearing could not be stamped: %s", error)
+            _log.info("the clearing could not be stamped: %s", error, extra={"order": self._ref.workflow_id})
         self._written(kind.kind, live)
 
     async def _patch(self, kind: Kind, child: KorcObject, body: Object) -> Object:
@@ -258,12 +271,12 @@ class Projection:
             "spec": {"deletionPolicy": "None"} if pushed else {"managedOptions": {"onDelete": "detach"}},
         }
         live = await self._cluster.patch(kind, meta.namespace, meta.name, body)
-        _log.warning(
+        done = (
             "let go of what was pushed to a store that is gone: it stays in OpenBao"
             if pushed
-            else "let go of a resource in Keystone that may be a stranger's: it stays when the child is deleted",
-            extra={"order": self._ref.workflow_id, "child": f"{kind.kind} {meta.namespace}/{meta.name}"},
+            else "let go of a resource in Keystone that may be a stranger's: it stays when the child is deleted"
         )
+        self._say(done, kind.kind, meta.namespace, meta.name, logging.WARNING)
         return live
 
     def _at(self, kind: str) -> Cluster:

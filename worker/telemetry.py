@@ -22,7 +22,9 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from pythonjsonlogger.json import JsonFormatter
 from temporalio import activity, workflow
+from temporalio.exceptions import ApplicationError
 from temporalio.runtime import (
+    LogForwardingConfig,
     LoggingConfig,
     MetricBuffer,
     MetricBufferDurationFormat,
@@ -37,7 +39,10 @@ from worker.settings import ConnectionSettings
 from worker.spans import Spans
 
 _LATENCY_BUCKETS = (0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
-_TEMPORAL_EXTRAS = ("temporal_activity", "temporal_workflow", "taskName", "color_message")
+_TEMPORAL_EXTRAS = (
+    "temporal_activity", "temporal_workflow", "temporal_log", "__temporal_error_identifier", "taskName",
+    "color_message",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -80,9 +85,17 @@ def start(settings: ConnectionSettings, service: str) -> Telemetry:
     metrics.set_meter_provider(meters)
     trace.set_tracer_provider(tracers)
     buffer = MetricBuffer(100_000, MetricBufferDurationFormat.SECONDS)
-    core_logs = LoggingConfig(filter=TelemetryFilter(core_level="WARN", other_level="ERROR"))
-    runtime = Runtime(telemetry=TelemetryConfig(metrics=buffer, logging=core_logs))
+    runtime = temporal_runtime(buffer)
     return Telemetry(registry, meters, tracers, runtime, CoreMetrics(buffer, meters))
+
+
+def temporal_runtime(buffer: MetricBuffer) -> Runtime:
+    """Temporal's core, whose measures go into the buffer, and whose complaints are lines of our log like any other."""
+    logs = LoggingConfig(
+        filter=TelemetryFilter(core_level="WARN", other_level="ERROR"),
+        forwarding=LogForwardingConfig(logging.getLogger("temporal"), prepend_target_on_message=False),
+    )
+    return Runtime(telemetry=TelemetryConfig(metrics=buffer, logging=logs))
 
 
 def tracer_provider(otlp_endpoint: str | None, resource: Resource) -> TracerProvider:
@@ -111,7 +124,8 @@ def json_handler(stream: TextIO) -> logging.Handler:
 
 
 def add_context(record: logging.LogRecord) -> bool:
-    """Adds to a record which order, step and trace it belongs to, as far as it belongs to one. Drops nothing."""
+    """Adds to a record which order, step and trace it belongs to, as far as it belongs to one. Drops no line."""
+    _shorten(record)
     context: dict[str, Any] = {}
     if activity.in_activity():
         info = activity.info()
@@ -121,7 +135,7 @@ def add_context(record: logging.LogRecord) -> bool:
         run = workflow.info()
         context = {"workflow_id": run.workflow_id, "run_id": run.run_id, "attempt": run.attempt}
     if workflow_id := context.get("workflow_id"):
-        context["order"] = str(workflow_id).partition(":")[2]
+        context["order"] = workflow_id
     span = trace.get_current_span().get_span_context()
     if span.is_valid:
         context |= {"trace_id": f"{span.trace_id:032x}", "span_id": f"{span.span_id:016x}"}
@@ -129,6 +143,14 @@ def add_context(record: logging.LogRecord) -> bool:
         if value is not None and not hasattr(record, key):
             setattr(record, key, value)
     return True
+
+
+def _shorten(record: logging.LogRecord) -> None:
+    """An error that a step raised on purpose is what it says. Where in our code that was is nobody's business."""
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, ApplicationError):
+        record.msg, record.args = "the step failed (%s): %s", (error.type, error.message)
+        record.exc_info = record.exc_text = None
 
 
 def _formatter() -> JsonFormatter:

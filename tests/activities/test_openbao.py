@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry import trace
 from prometheus_client.parser import text_string_to_metric_families
 
 from activities import openbao
@@ -163,6 +164,16 @@ async def test_requests_are_counted_by_method_and_answer(server: Server, client:
     assert counted() - before == Counter(
         {("POST", "200"): 1, ("GET", "503"): 1, ("POST", "204"): 1, ("POST", "none"): 1}
     )
+
+
+@pytest.mark.row("O04")
+async def test_requests_are_part_of_the_steps_trace(server: Server, client: OpenBao, told: Told) -> None:
+    with trace.get_tracer("test").start_as_current_span("step") as step:
+        async with client.session(server.bao, server.pair, soon()) as session:
+            await session.read_role(NAME)
+    spans = [span for span in told.exporter.get_finished_spans() if span.name != "step"]
+    assert [span.name for span in spans] == ["POST auth", "GET database", "POST auth"]
+    assert all(span.parent == step.get_span_context() for span in spans)
 
 
 async def test_a_session_logs_in_carries_its_token_and_gives_it_back(server: Server, client: OpenBao) -> None:

@@ -28,9 +28,8 @@ def test_every_alert_says_how_bad_it_is_what_it_means_and_where_to_read_on() -> 
 
 def test_every_entry_says_what_it_means_what_to_look_at_and_what_helps() -> None:
     for entry in re.split(r"^## ", RUNBOOK.read_text(), flags=re.MULTILINE)[1:]:
-        assert [word for word in re.findall(r"^\*\*(\w+):\*\*", entry, re.MULTILINE)] == ["Means", "Look", "Helps"], (
-            entry
-        )
+        parts: list[str] = re.findall(r"^\*\*(\w+):\*\*", entry, re.MULTILINE)
+        assert parts == ["Means", "Look", "Helps"], entry
 
 
 def test_every_metric_that_is_read_is_documented() -> None:

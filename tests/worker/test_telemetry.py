@@ -22,11 +22,13 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.resources import Resource
 from prometheus_client.parser import text_string_to_metric_families
 from temporalio import activity
+from temporalio.exceptions import ApplicationError
 from temporalio.runtime import MetricBuffer, MetricBufferDurationFormat, Runtime, TelemetryConfig
 from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
 
 from tests.conftest import Told
 from tests.e2e.collector import collector as collector_of_tests
+from tests.watcher.objects import until
 from tests.worker.program import free_port
 from tests.worker.test_temporal import settings_for
 from worker import spans, telemetry
@@ -81,6 +83,41 @@ async def test_a_line_within_a_step(log: logging.Logger, lines: io.StringIO, tol
     (span,) = told.exporter.get_finished_spans()
     assert span.context
     assert (said["trace_id"], said["span_id"]) == (f"{span.context.trace_id:032x}", f"{span.context.span_id:016x}")
+
+
+async def test_what_a_step_raises_on_purpose_is_a_sentence(log: logging.Logger, lines: io.StringIO) -> None:
+    @activity.defn
+    async def touch() -> None:
+        for error in (ApplicationError("reading it: 503", type="ServiceUnavailable"), KeyError("a defect")):
+            try:
+                raise error
+            except Exception:
+                log.warning("Completing activity as failed", exc_info=True)
+
+    await ActivityEnvironment().run(touch)
+    refused, defect = (json.loads(line) for line in lines.getvalue().splitlines())
+    assert refused["message"] == "the step failed (ServiceUnavailable): reading it: 503"
+    assert "exc_info" not in refused
+    assert refused["order"] == refused["workflow_id"] == ActivityEnvironment.default_info().workflow_id
+    assert "KeyError" in defect["exc_info"]
+
+
+async def test_what_temporals_core_complains_of_is_a_line_like_any_other(lines: io.StringIO) -> None:
+    """Here of a buffer that nobody empties."""
+    log = logging.getLogger("temporal")
+    log.addHandler(handler := telemetry.json_handler(lines))
+    try:
+        runtime = telemetry.temporal_runtime(MetricBuffer(10))
+        calls = runtime.metric_meter.create_counter("calls")
+        for _ in range(20):
+            calls.add(1)
+        await until(lambda: lines.getvalue().endswith("\n"), 10)
+    finally:
+        log.removeHandler(handler)
+    said = json.loads(lines.getvalue().splitlines()[0])
+    assert said["logger"].startswith("temporal-sdk_core")
+    assert "buffer" in said["message"].lower()
+    assert said.keys() == {"time", "level", "logger", "message"}
 
 
 async def test_temporals_own_metrics_are_in_seconds_at_the_same_place(
