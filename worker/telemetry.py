@@ -7,6 +7,7 @@ filter looks for secrets here: what must not be logged is not handed to a logger
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import time
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ from worker.settings import ConnectionSettings
 from worker.spans import Spans
 
 _LATENCY_BUCKETS = (0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+_SELDOM_SECONDS = 60.0
 _TEMPORAL_EXTRAS = (
     "temporal_activity", "temporal_workflow", "temporal_log", "__temporal_error_identifier", "taskName",
     "color_message",
@@ -91,9 +93,11 @@ def start(settings: ConnectionSettings, service: str) -> Telemetry:
 
 def temporal_runtime(buffer: MetricBuffer) -> Runtime:
     """Temporal's core, whose measures go into the buffer, and whose complaints are lines of our log like any other."""
+    log = logging.getLogger("temporal")
+    log.addFilter(_Seldom())
     logs = LoggingConfig(
         filter=TelemetryFilter(core_level="WARN", other_level="ERROR"),
-        forwarding=LogForwardingConfig(logging.getLogger("temporal"), prepend_target_on_message=False),
+        forwarding=LogForwardingConfig(log, prepend_target_on_message=False),
     )
     return Runtime(telemetry=TelemetryConfig(metrics=buffer, logging=logs))
 
@@ -143,6 +147,21 @@ def add_context(record: logging.LogRecord) -> bool:
         if value is not None and not hasattr(record, key):
             setattr(record, key, value)
     return True
+
+
+class _Seldom(logging.Filter):
+    """While Temporal is away, its core says so of every attempt of every poller. Once a minute is enough."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        what = re.sub(r"\d+", "#", record.getMessage().partition(" {")[0])
+        if record.created - self._said.get(what, 0.0) < _SELDOM_SECONDS:
+            return False
+        self._said[what] = record.created
+        return True
 
 
 def _shorten(record: logging.LogRecord) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -133,3 +134,18 @@ async def test_trouble_that_is_expected_is_told_in_sentences(ground: Estate, pla
     complete(lines)
     for line in (*log.lines(), *watched.lines()):
         assert "Traceback" not in json.dumps(line)
+
+
+async def test_an_outage_is_told_once_and_not_by_every_poller(real_stack: Stage, place: Callable[..., Order]) -> None:
+    """Temporal goes for a while: both programs say so, in JSON, in a handful of lines."""
+    order = place("outlived")
+    await order.place()
+    await order.is_ready()
+    logs = [Log(real_stack, program) for program in ("worker", "watcher")]
+    async with real_stack.without("temporal"):
+        await asyncio.sleep(20)
+        told = [log.lines() for log in logs]
+    for lines in told:
+        assert len(lines) <= 12, [line["message"] for line in lines]
+        assert not any("Traceback" in json.dumps(line) for line in lines)
+    assert any(line["level"] == "WARNING" and "retried" in line["message"] for line in told[0])
