@@ -116,7 +116,7 @@ class OpenTelemetrys:
 
 @pytest_asyncio.fixture(params=["ours", pytest.param("OpenTelemetry's", marks=pytest.mark.real)])
 async def collector(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Collector]:
-    chosen = OurCollector() if request.param == "ours" else OpenTelemetrys(tmp_path)
+    chosen: OurCollector | OpenTelemetrys = OurCollector() if request.param == "ours" else OpenTelemetrys(tmp_path)
     async with chosen.running() as running:
         yield running
 
