@@ -21,7 +21,7 @@ from tests.worker.program import free_port
 _REMEDY = "install the Debian package prometheus (2.42 or newer), then run this again"
 SHORTER = {
     "for: 1m": "for: 1s", "for: 2m": "for: 1s", "for: 3m": "for: 3s", "for: 5m": "for: 1s", "for: 15m": "for: 1s",
-    "> 1800": "> 5", "[10m]": "[30s]", "[15m]": "[30s]",
+    "> 1800": "> 5", "[10m]": "[15s]", "[15m]": "[15s]",
 }  # fmt: skip
 """What a test cannot wait for, and what it waits for instead. The rules are otherwise as they are."""
 
