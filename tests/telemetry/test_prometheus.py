@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from deploy.local import kube
 from tests.e2e.databases import ORDERS as DATABASES
 from tests.e2e.databases import Database, Estate, estate
-from tests.e2e.stage import CHILDREN, CP, Stage, unique, until
+from tests.e2e.stage import CHILDREN, CP, Object, Stage, unique, until
 from tests.telemetry.files import alerts, dashboard, documented, named_in
 from tests.telemetry.prometheus import Prometheus, running, shortened
 
@@ -75,7 +75,7 @@ async def scene(real_stack: Stage, ground: Estate, tmp_path_factory: pytest.Temp
         await asyncio.gather(leaving.place(), database.place())
         await asyncio.gather(leaving.is_ready(), database.is_ready())
         assert not HEALTHY & await prometheus.firing()
-        stray = {
+        stray: Object = {
             "apiVersion": "openstack.k-orc.cloud/v1alpha1",
             "kind": "Project",
             "metadata": {"name": unique("stray"), "namespace": CP.namespace, "labels": real_stack.order("gone").labels},

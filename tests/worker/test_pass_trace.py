@@ -95,12 +95,13 @@ class OpenTelemetrys:
         program = await programs.build(stack.home(), "collector")
         with (self._folder / "log").open("wb") as log:
             process = await asyncio.create_subprocess_exec(
-                program, f"--config=file:{self._folder / 'config.yaml'}", stdout=log, stderr=log
+                program, f"--config={self._folder / 'config.yaml'}", stdout=log, stderr=log
             )
         try:
             yield self
         finally:
-            process.terminate()
+            if process.returncode is None:
+                process.terminate()
             await process.wait()
 
     def spans(self) -> list[Span]:
