@@ -98,7 +98,7 @@ async def test_a_registrations_life(real_stack: Stage, register: Callable[..., S
         for line in log.lines(service.workflow_id)
         if line["message"] == "child created" and "-password-" in line.get("child", "")
     ]
-    assert [name.rpartition("-password-")[2] for name in passwords] == ["1", "2"]
+    assert [name.rpartition("-password-")[2] for name in passwords] == ["v1", "v2"]
     complete(log.lines(service.workflow_id))
 
 
