@@ -15,6 +15,7 @@ import pytest_asyncio
 from tests.e2e.databases import Estate, estate
 from tests.e2e.services import Service, account, catalog
 from tests.e2e.stage import Order, Stage, unique, until
+from tests.e2e.test_database_removal import sealed
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 
@@ -116,12 +117,12 @@ async def test_a_databases_life(ground: Estate) -> None:
 
 
 async def test_trouble_that_is_expected_is_told_in_sentences(ground: Estate, place: Callable[..., Order]) -> None:
-    """OpenBao goes: steps fail and are tried again. No stack traces, and every line belongs to its order."""
+    """OpenBao is sealed: steps fail and are tried again. No stack traces, and every line belongs to its order."""
     order = ground.database(unique("troubled"))
     await order.place()
     await order.is_ready()
     log, watched = Log(ground.stage, "worker"), Log(ground.stage, "watcher")
-    async with ground.stage.without("openbao"):
+    async with sealed(ground.stage, ground):
         await order.annotate(**{"example.org/look": "now"})
         await order.reads("DatabaseReady", "OpenBaoError")
     await order.is_ready(120)

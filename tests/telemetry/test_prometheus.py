@@ -1,6 +1,7 @@
 """A real Prometheus over the running programs: what they serve is what is documented, and alerts fire for real.
 
-One scene for all of it: orders become Ready, then K-ORC and OpenBao go, one order waits, one is deleted and one fails.
+One scene for all of it: orders become Ready; then K-ORC goes and OpenBao is sealed, so one order waits, one is deleted
+and one fails.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from deploy.local import kube
 from tests.e2e.databases import ORDERS as DATABASES
 from tests.e2e.databases import Database, Estate, estate
 from tests.e2e.stage import CHILDREN, CP, Object, Stage, unique, until
+from tests.e2e.test_database_removal import sealed
 from tests.telemetry.files import alerts, dashboard, documented, named_in
 from tests.telemetry.prometheus import Prometheus, running, shortened
 
@@ -83,7 +85,7 @@ async def scene(real_stack: Stage, ground: Estate, tmp_path_factory: pytest.Temp
                      "resource": {}},
         }  # fmt: skip
         try:
-            async with real_stack.without("korc", "openbao"):
+            async with real_stack.without("korc"), sealed(real_stack, ground):
                 await kube.apply(real_stack.stack, "management", [stray])
                 await waiting.place()
                 await leaving.delete()
