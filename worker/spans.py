@@ -13,6 +13,19 @@ _log = logging.getLogger(__name__)
 _SECONDS = 3
 
 
+class _Why(logging.Filter):
+    """Why the exporter failed first. It says so of each attempt and of each batch, so none of it is a line."""
+
+    words = ""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        self.words = self.words or record.getMessage()
+        return False
+
+
+_why = _Why()
+
+
 class Spans(SpanExporter):
     """Says once that the collector takes none, and once that it does again. What was not taken is lost."""
 
@@ -20,14 +33,15 @@ class Spans(SpanExporter):
         self._url = traces_url(endpoint)
         self._exporter = OTLPSpanExporter(endpoint=self._url, timeout=_SECONDS)
         self._lost = 0
-        # It says the same of each attempt and of each batch; what matters of it is said here.
-        logging.getLogger("opentelemetry.exporter.otlp").setLevel(logging.CRITICAL)
+        logging.getLogger(OTLPSpanExporter.__module__).addFilter(_why)
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        _why.words = ""
         result = self._exporter.export(spans)
         if result is not SpanExportResult.SUCCESS:
             if not self._lost:
-                _log.warning("the collector at %s takes no traces: they are lost until it does", self._url)
+                what = "the collector at %s takes no traces, they are lost until it does: %.300s"
+                _log.warning(what, self._url, _why.words)
             self._lost += len(spans)
         elif self._lost:
             _log.warning("the collector at %s takes traces again; %d spans were lost", self._url, self._lost)
