@@ -13,19 +13,14 @@ from workflows.scaffold.order import RESYNC, OrderRef
 
 @dataclass
 class Orders:
-    """One of each: `stepping` is in the middle of a step when this is made, K-ORC being silent."""
+    """Some that are to become Ready, and one that is to go."""
 
-    ready: OrderRef
-    waiting: OrderRef
+    living: list[OrderRef]
     dying: OrderRef
-    stepping: OrderRef
-
-    @property
-    def living(self) -> tuple[OrderRef, ...]:
-        return self.ready, self.waiting, self.stepping
 
 
 async def in_every_state(rollout: Rollout) -> Orders:
+    """One that is Ready, one that waits, one whose teardown waits; K-ORC is silent from now on."""
     world = rollout.world
     async with world.korc.playing():
         ready, dying = await world.order("ready"), await world.order("dying")
@@ -39,10 +34,16 @@ async def in_every_state(rollout: Rollout) -> Orders:
         return "Deletion waits" in (await world.conditions(dying))["Ready"]["message"]
 
     await until(said)
+    return Orders([ready, waiting], dying)
+
+
+async def one_is_in_a_step(rollout: Rollout, orders: Orders) -> None:
+    """And one whose step stays for K-ORC's answer, which will be some seconds yet."""
+    world = rollout.world
     stepping = await world.order("stepping")
     await world.korc.there(world.probe_of(stepping))
-    assert await world.conditions(stepping) == {}  # the step stays for K-ORC's answer before it says anything
-    return Orders(ready, waiting, dying, stepping)
+    assert await world.conditions(stepping) == {}
+    orders.living.append(stepping)
 
 
 async def all_come_out(rollout: Rollout, orders: Orders) -> None:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.upgrades.rollout import Rollout
-from tests.upgrades.states import all_come_out, in_every_state, ringing, touched
+from tests.upgrades.states import all_come_out, in_every_state, one_is_in_a_step, ringing, touched
 from tests.world import until
 from workflows.scaffold.order import RESYNC
 from workflows.scaffold.run import MANY_RINGS
@@ -33,6 +33,7 @@ async def test_a_version_gets_no_order_until_it_is_current_and_then_every_one(ro
     await second.logs("gets no orders, for version 1 is current")
     await touched(rollout, early)
     assert set(await rollout.served_by(early)) == {"1"}
+    await one_is_in_a_step(rollout, orders)
     await rollout.make_current(second)
     await rollout.leave(first)
     await all_come_out(rollout, orders)
@@ -45,18 +46,18 @@ async def test_a_version_gets_no_order_until_it_is_current_and_then_every_one(ro
     handle = rollout.client.get_workflow_handle(early.workflow_id)
     run = (await handle.describe()).run_id
     await asyncio.gather(*(handle.signal(RESYNC) for _ in range(MANY_RINGS + 1)))
-    await world.delete(orders.waiting)  # nobody plays K-ORC: its teardown waits
+    await world.delete(late := orders.living[1])  # nobody plays K-ORC: its teardown waits
     fresh = await world.order("fresh")
 
     async def all_patched() -> bool:
-        return all([await rollout.patched(ref) for ref in (early, orders.waiting, fresh)])
+        return all([await rollout.patched(ref) for ref in (early, late, fresh)])
 
     await until(all_patched)
     assert (await handle.describe()).run_id != run
     assert set(await rollout.served_by(early)) == {"2"}
     async with world.korc.playing():
         await rollout.becomes_ready(fresh)
-        await rollout.gone(orders.waiting)
+        await rollout.gone(late)
     assert await rollout.failures() == []
 
 
@@ -68,8 +69,9 @@ async def test_ramping_serves_orders_with_both_and_a_killed_version_loses_none(r
     await rollout.make_current(first)
     old = await in_every_state(rollout)
     second = await rollout.worker("2", "guarded")
+    await second.logs("gets no orders")
     await rollout.ramp("2", 50)
-    await second.logs("version 2 of worker deployment", 60)
+    await second.logs("is ramping: it gets 50 % of the orders", 60)
     async with world.korc.playing():
         new = [await world.order(f"new-{number}") for number in range(12)]
         await rollout.becomes_ready(*old.living, *new)
@@ -98,6 +100,7 @@ async def test_a_release_that_cannot_follow_fails_runs_which_come_back_clean_and
     await rollout.make_current(first)
     orders = await in_every_state(rollout)
     second = await rollout.worker("2", "unguarded")
+    await one_is_in_a_step(rollout, orders)
     await rollout.make_current(second)
     await rollout.leave(first)
     await all_come_out(rollout, orders)
@@ -126,10 +129,11 @@ async def test_without_versions_two_releases_serve_side_by_side_and_then_the_lat
     first = await rollout.worker()
     orders = await in_every_state(rollout)
     await rollout.worker(release="guarded")
+    await one_is_in_a_step(rollout, orders)
     async with world.korc.playing():
         new = [await world.order(f"new-{number}") for number in range(8)]
         await rollout.becomes_ready(*new)
-        await touched(rollout, *new)
+        await ringing(rollout, *new)
         await rollout.leave(first)
         await rollout.becomes_ready(*orders.living, *new, await world.order("late"))
         await rollout.gone(orders.dying)
@@ -146,6 +150,7 @@ async def test_orders_of_workers_without_a_version_move_to_one_that_has_one(roll
     first = await rollout.worker()
     orders = await in_every_state(rollout)
     second = await rollout.worker("2", "guarded")
+    await one_is_in_a_step(rollout, orders)
     await rollout.make_current(second)
     await rollout.leave(first)
     await all_come_out(rollout, orders)
