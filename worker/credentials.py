@@ -34,6 +34,10 @@ def read(settings: ConnectionSettings) -> Credentials:
     ca, cert, key = settings.temporal_tls_ca, settings.temporal_tls_cert, settings.temporal_tls_key
     try:
         api_key = settings.api_key()
+        if api_key == "":
+            raise BadCredentials(
+                f"C5C3_TEMPORAL_API_KEY_FILE {settings.temporal_api_key_file} is empty: put the key there"
+            )
         _check(ca, cert, key)
         if not (ca or cert or settings.temporal_tls_server_name):
             return Credentials(api_key, settings.temporal_tls or api_key is not None)
