@@ -35,7 +35,8 @@ def read(settings: ConnectionSettings) -> Credentials:
     try:
         api_key = settings.api_key()
         if api_key == "":
-            raise BadCredentials(
+            where = settings.temporal_api_key_file
+            raise BadCredentials(f"C5C3_TEMPORAL_API_KEY_FILE {where} is empty: put the key there")
                 f"C5C3_TEMPORAL_API_KEY_FILE {settings.temporal_api_key_file} is empty: put the key there"
             )
         _check(ca, cert, key)
