@@ -35,10 +35,7 @@ def read(settings: ConnectionSettings) -> Credentials:
     try:
         api_key = settings.api_key()
         if api_key == "":
-            where = settings.temporal_api_key_file
-            raise BadCredentials(f"C5C3_TEMPORAL_API_KEY_FILE {where} is empty: put the key there")
-                f"C5C3_TEMPORAL_API_KEY_FILE {settings.temporal_api_key_file} is empty: put the key there"
-            )
+            raise BadCredentials(f"{settings.temporal_api_key_file} is empty: put the API key there")
         _check(ca, cert, key)
         if not (ca or cert or settings.temporal_tls_server_name):
             return Credentials(api_key, settings.temporal_tls or api_key is not None)

@@ -126,7 +126,7 @@ async def test_files_that_are_not_what_they_are_for(front: Front, ca: Pair, othe
     )
     empty = ca.certificate.with_name("api-key")
     empty.write_text("\n")
-    assert (await refusal(settings(front, ca, temporal_api_key_file=empty))).endswith("is empty: put the key there")
+    assert (await refusal(settings(front, ca, temporal_api_key_file=empty))).endswith("is empty: put the API key there")
     ca.certificate.write_text("no certificate")
     assert (await refusal(settings(front, ca))).endswith("holds no certificate: it is a PEM file with one")
     ca.certificate.unlink()
