@@ -144,7 +144,7 @@ class Cluster:
         kind: Kind,
         namespace: str | None = None,
         *,
-        labels: Mapping[str, str] | None = None,
+        labels: Mapping[str, str | None] | None = None,
         name: str | None = None,
         metadata_only: bool = False,
     ) -> Object:
@@ -358,9 +358,9 @@ def _escape(code: int) -> str:
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
-def selector(labels: Mapping[str, str]) -> str:
-    """A label selector that asks for each key with exactly that value (an empty value is a value)."""
-    return ",".join(f"{key}={value}" for key, value in labels.items())
+def selector(labels: Mapping[str, str | None]) -> str:
+    """A label selector that asks for each key with exactly that value (an empty value is one), or None for any."""
+    return ",".join(key if value is None else f"{key}={value}" for key, value in labels.items())
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncGenerator[bytes]:

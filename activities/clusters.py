@@ -61,6 +61,27 @@ async def connect_management(kubeconfig: Path | None) -> Cluster:
     return Cluster("", _client(configuration))
 
 
+async def connect_person(kubeconfig: Path | None, context: str | None) -> Cluster:
+    """The management cluster as kubectl reaches it for a person: by any means of a kubeconfig that is their own.
+
+    kubeconfig  without it KUBECONFIG's files and ~/.kube/config; in a pod that has none of them, its ServiceAccount
+    """
+    files = str(kubeconfig or os.environ.get("KUBECONFIG") or Path.home() / ".kube" / "config")
+    if not _any_file(files):
+        if kubeconfig or context or "KUBERNETES_SERVICE_HOST" not in os.environ:
+            raise BadKubeconfig(f"there is no kubeconfig {files}: name one with --kubeconfig or KUBECONFIG")
+        return await connect_management(None)
+    try:
+        content = await asyncio.to_thread(lambda: kube_config.KubeConfigMerger(files).config)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, AttributeError, TypeError, KeyError) as error:
+        raise BadKubeconfig(f"the kubeconfig {files} cannot be read: {type(error).__name__}") from None
+    return Cluster("", await _load(content, Configuration(), None, context))
+
+
+def _any_file(paths: str) -> bool:
+    return any(os.path.isfile(os.path.expanduser(each)) for each in paths.split(os.pathsep))
+
+
 async def connect_target(name: str, kubeconfig: bytes) -> Cluster:
     """A target cluster, from the bytes under `kubeconfig` of its registration Secret."""
     try:
@@ -106,6 +127,11 @@ class Clusters:
             self._known[name] = (now, time.monotonic(), cluster)
             return cluster
 
+    async def registered(self) -> list[str]:
+        """The names of all target clusters, of their Secrets' metadata alone."""
+        found = await self.management.list(SECRET, self._namespace, labels=REGISTRATION_LABEL, metadata_only=True)
+        return sorted(each["metadata"]["name"] for each in found["items"])
+
     async def close(self) -> None:
         for _, _, cluster in self._known.values():
             await cluster.close()
@@ -130,12 +156,12 @@ def _refuse_foreign_means(name: str, content: Any) -> None:
                 )
 
 
-async def _load(content: Any, configuration: Configuration, base: Path | None) -> ApiClient:
+async def _load(content: Any, configuration: Configuration, base: Path | None, context: str | None = None) -> ApiClient:
     """A client for the kubeconfig; key material is written to memory-backed files of ours and removed at once."""
     folder = tempfile.mkdtemp(prefix="c5c3-", dir=_MEMORY)
     try:
         loader = kube_config.KubeConfigLoader(
-            config_dict=content, config_base_path=base and str(base), temp_file_path=folder
+            config_dict=content, config_base_path=base and str(base), temp_file_path=folder, active_context=context
         )
         await loader.load_and_set(configuration)
         return _client(configuration)

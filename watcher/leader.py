@@ -16,8 +16,9 @@ from datetime import UTC, datetime
 
 from activities.cluster import LEASE, Cluster, Object
 from activities.errors import ClusterError, Conflict
+from workflows.scaffold.naming import WATCHER_LEASE
 
-NAME = "c5c3-orders-watcher"
+NAME = WATCHER_LEASE
 
 _RELEASE_SECONDS = 3.0
 

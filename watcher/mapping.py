@@ -32,6 +32,7 @@ from activities.cluster import (
     Object,
 )
 from watcher import changes
+from workflows.scaffold.naming import order_named
 from workflows.scaffold.order import OrderRef
 
 Plane = tuple[str, str]
@@ -174,14 +175,10 @@ def by_labels(kind: Kind, *, at_home: bool = False) -> Mapping:
     """A child names its order in labels, none of which may be missing: name, namespace, and the cluster, which may be
     empty (contracts 3.4). An order of a kind that is served at home alone has two (contracts 3.1).
     """
-    prefix = f"c5c3.io/{kind.kind.lower()}-"
 
     def orders(_: str, found: Object) -> Iterable[OrderRef]:
-        labels = found["metadata"].get("labels") or {}
-        name, namespace = labels.get(prefix + "name"), labels.get(prefix + "namespace")
-        cluster = "" if at_home else labels.get(prefix + "cluster")
-        if name and namespace and cluster is not None:
-            yield OrderRef(kind=kind.kind, cluster=cluster, namespace=namespace, name=name)
+        if ref := order_named(kind.kind, found["metadata"].get("labels") or {}, at_home=at_home):
+            yield ref
 
     return orders
 

@@ -33,8 +33,13 @@ class TemporalUnusable(Exception):
     """Temporal answers, but cannot serve us as it is; the text says what to do."""
 
 
-async def connect(settings: ConnectionSettings, *, identity: str, runtime: Runtime | None = None) -> Client:
-    """A client of a server that answered and has our namespace. Waits for the server as long as it takes."""
+async def connect(
+    settings: ConnectionSettings, *, identity: str, runtime: Runtime | None = None, wait: bool = True
+) -> Client:
+    """A client of a server that answered and has our namespace.
+
+    wait  for the server, for as long as it takes; else one that does not answer cannot be used
+    """
     tls = await asyncio.to_thread(_tls, settings)
     pause = 1.0
     while True:
@@ -57,6 +62,10 @@ async def connect(settings: ConnectionSettings, *, identity: str, runtime: Runti
                 raise TemporalUnusable(
                     f"Temporal at {settings.temporal_address} refuses our credentials: check C5C3_TEMPORAL_API_KEY"
                     " or C5C3_TEMPORAL_TLS_CERT and C5C3_TEMPORAL_TLS_KEY"
+                ) from None
+            if not wait:
+                raise TemporalUnusable(
+                    f"Temporal at {settings.temporal_address} does not answer ({_short(error)}): is that its address?"
                 ) from None
             _log.warning(
                 "waiting for Temporal at %s, next look in %g s: %s", settings.temporal_address, pause, _short(error)

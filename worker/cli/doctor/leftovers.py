@@ -1,0 +1,104 @@
+"""What nobody takes back: labelled children and claims whose order is gone, and deletions that do not end.
+
+Children are listed before orders, and a suspect is looked at again: an order that goes at this moment is no trouble.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from activities.cluster import LEASE, ORDER_KINDS, Cluster, Kind, Object
+from activities.clusters import BadKubeconfig, Clusters, Unregistered
+from activities.errors import ClusterError, NotServed
+from worker.cli.children import LABELLED
+from worker.cli.doctor.check import Check, fail, ok, warn
+from worker.cli.orders import Order, age
+from workflows.api.korc import GROUP
+from workflows.scaffold.naming import order_named
+from workflows.scaffold.order import OrderRef
+
+AREA = "orders"
+
+
+async def children(clusters: Clusters) -> list[Check]:
+    """Children, in all namespaces of the management cluster, of which the order is gone."""
+    cluster = clusters.management
+    looks = [(kind, order) for kind in LABELLED for order in ORDER_KINDS.values()]
+    listed = await asyncio.gather(*(_labelled(cluster, kind, order) for kind, order in looks))
+    suspects = [
+        (kind, item, ref)
+        for (kind, order), items in zip(looks, listed, strict=True)
+        for item in items
+        if (ref := _order_of(order, item)) is not None
+    ]
+    refs = {ref for _, _, ref in suspects}
+    answers = dict(zip(refs, await asyncio.gather(*(_whether(clusters, ref) for ref in refs)), strict=True))
+    found = []
+    for kind, item, ref in suspects:
+        if (gone := answers[ref]) and await _still(cluster, kind, item):
+            found.append(_left(kind, item, ref, gone))
+    return found or [ok(AREA, f"no child and no claim is left without its order ({len(suspects)} looked at)")]
+
+
+async def _labelled(cluster: Cluster, kind: Kind, order: Kind) -> list[Object]:
+    try:
+        listed = await cluster.list(kind, labels={f"c5c3.io/{order.kind.lower()}-name": None}, metadata_only=True)
+    except NotServed:
+        return []
+    return list(listed["items"])
+
+
+def _order_of(order: Kind, item: Object) -> OrderRef | None:
+    at_home = order.kind == "KeystoneService"
+    return order_named(order.kind, item["metadata"].get("labels") or {}, at_home=at_home)
+
+
+async def _whether(clusters: Clusters, ref: OrderRef) -> str:
+    """Why the order is gone; empty when it is there, or cannot be asked for."""
+    try:
+        home = await clusters.get(ref.cluster)
+        live = await home.get(ORDER_KINDS[ref.kind], ref.namespace, ref.name)
+    except Unregistered:
+        return f"its cluster {ref.cluster} is not registered any more"
+    except (BadKubeconfig, ClusterError):
+        return ""  # said where target clusters are looked at
+    return "" if live else "its order is gone"
+
+
+async def _still(cluster: Cluster, kind: Kind, item: Object) -> bool:
+    meta = item["metadata"]
+    listed = await cluster.list(kind, meta["namespace"], name=meta["name"], metadata_only=True)
+    return any(each["metadata"]["uid"] == meta["uid"] for each in listed["items"])
+
+
+def _left(kind: Kind, item: Object, ref: OrderRef, gone: str) -> Check:
+    meta = item["metadata"]
+    what = "claim" if kind is LEASE else "child"
+    text = f"the {what} {kind.kind} {meta['namespace']}/{meta['name']} of {ref.workflow_id} is left: {gone}"
+    resource = f"{kind.plural}.{kind.group}" if kind.group else kind.plural
+    remedy = f"look at it, then: kubectl -n {meta['namespace']} delete {resource} {meta['name']}"
+    if kind.group == GROUP:
+        remedy += " (a managed one takes what it stands for in OpenStack along)"
+    if meta.get("deletionTimestamp"):
+        held = ", ".join(meta.get("finalizers") or []) or "nobody"
+        return warn(
+            AREA, f"{text}; it is being deleted, held by {held}", "see its controller, and its words on the object"
+        )
+    return fail(AREA, text, remedy)
+
+
+def stuck(orders: Sequence[Order], seconds: float) -> list[Check]:
+    """Orders whose deletion we hold for longer than that."""
+    since = datetime.now(UTC) - timedelta(seconds=seconds)
+    found = [
+        fail(
+            AREA,
+            f"{each.kind} {each.ref.key} on {each.cluster} is being deleted for {age(each.deleting)}: {each.message}",
+            f"c5c3-orders explain {each.kind} {each.ref.workflow_id.partition(':')[2]}",
+        )
+        for each in orders
+        if each.finalized and each.deleting is not None and each.deleting < since
+    ]
+    return found or [ok(AREA, f"no deletion takes longer than {seconds:g} s")]
