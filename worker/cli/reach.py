@@ -30,11 +30,8 @@ class PeopleSettings(WorkerSettings):
 
 
 def settings(**flags: str | None) -> PeopleSettings:
-    """The environment, with flags above it. Raises BadSettings with everything that is wrong, a sentence a line."""
-    for name, value in flags.items():
-        if value is not None:
-            os.environ[f"C5C3_{name.upper()}"] = value
-    return load(PeopleSettings)
+    """The environment, with the flags that were given above it. Raises BadSettings."""
+    return load(PeopleSettings, **{name: value for name, value in flags.items() if value is not None})
 
 
 class Reach:

@@ -6,27 +6,26 @@ The file is packaged beside this module (in the repository by a link), and read 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 
 
 @dataclass(frozen=True)
 class Remedy:
-    """One row. `type` is the condition that the row's table is about, empty for a table about several."""
+    """One row. `types` are the conditions that its table is about, none for a table about all."""
 
     kind: str
-    type: str
+    types: tuple[str, ...]
     reason: str
     meaning: str
     help: str
 
 
 def remedy(kind: str, type_: str, reason: str) -> Remedy | None:
-    """The row for a reason on a condition of a kind. Rows that a kind shares stand under the kind read first."""
+    """The row for a reason on a condition of a kind. Where a kind says nothing of its own, another's row holds."""
     rows = [row for row in _rows() if row.reason == reason]
-    nearest = sorted(rows, key=lambda row: (row.kind != kind, row.type != type_, bool(row.type)))
-    return nearest[0] if nearest else None
+    return min(rows, key=lambda row: (row.kind != kind, type_ not in row.types, bool(row.types)), default=None)
 
 
 @cache
@@ -35,42 +34,40 @@ def _rows() -> tuple[Remedy, ...]:
 
 
 def parse(text: str) -> tuple[Remedy, ...]:
-    """The rows of every table that has a column for a meaning and one for what to do."""
+    """The rows of every table that has a column for a meaning.
+
+    A heading names the kind, one below it (or the table's first column) the conditions.
+    """
     rows: list[Remedy] = []
-    kind, columns = "", []
+    kind, types, columns = "", (), list[str]()
     for line in text.splitlines():
-        if line.startswith("#"):
-            kind, columns = line.lstrip("# "), []
+        if line.startswith("## "):
+            kind, types = line.removeprefix("## "), ()
+        elif line.startswith("### "):
+            types = _quoted(line)
         elif not line.startswith("|"):
             columns = []
         elif not columns:
             columns = _cells(line)
-        elif "meaning" in columns and (named := re.match(r"\|\s*`(\w+)`", line)):
+        elif "meaning" in columns and (named := _quoted(_cells(line)[0])):
             cells = dict(zip(columns, _cells(line), strict=False))
-            about = columns[0].strip("`")
-            rows.append(
-                Remedy(
-                    kind=kind,
-                    type=about if columns[0].startswith("`") else "",
-                    reason=named[1],
-                    meaning=cells["meaning"],
-                    help=cells.get("what to do", ""),
-                )
-            )
-            rows[-1] = _spelled_out(rows)
+            row = Remedy(kind, _quoted(columns[0]) or types, named[0], cells["meaning"], cells.get("what to do", ""))
+            rows.append(_spelled_out(row, rows))
     return tuple(rows)
 
 
-def _spelled_out(rows: list[Remedy]) -> Remedy:
-    """The last row, with what it says of another one put in: "As `X`." and "The same." """
-    row = rows[-1]
+def _spelled_out(row: Remedy, before: list[Remedy]) -> Remedy:
+    """A row with what it says of another one put in: "As `X`." and "The same." """
     if named := re.fullmatch(r"As `(\w+)`\.", row.meaning):
-        other = next((each for each in reversed(rows[:-1]) if each.reason == named[1]), row)
-        return Remedy(row.kind, row.type, row.reason, other.meaning, other.help)
-    if row.help == "The same." and len(rows) > 1:
-        return Remedy(row.kind, row.type, row.reason, row.meaning, rows[-2].help)
-    return row
+        other = next((each for each in reversed(before) if each.reason == named[1]), row)
+        return replace(row, meaning=other.meaning, help=other.help)
+    return replace(row, help=before[-1].help) if row.help == "The same." and before else row
+
+
+def _quoted(text: str) -> tuple[str, ...]:
+    return tuple(re.findall(r"`(\w+)`", text))
 
 
 def _cells(line: str) -> list[str]:
+    """The cells of a table's line, of a link only its words."""
     return [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", cell.strip()) for cell in line.strip().strip("|").split("|")]

@@ -133,6 +133,7 @@ async def _openbao(management: Cluster, planes: list[ControlPlane]) -> list[Chec
     return list(await asyncio.gather(*(health(server) for server in sorted({bao.server for bao in baos}))))
 
 
+_DECLINES = "OpenBao at {} listens, and tells nothing without a client certificate"
 _SAYS = {501: "is not initialized", 503: "is sealed"}
 
 
@@ -144,12 +145,14 @@ async def health(server: str) -> Check:
             session.get(f"{server}/v1/sys/health", ssl=False, params={"standbyok": "true"}) as answer,
         ):
             status, body = answer.status, await answer.text()
-    except (aiohttp.ClientConnectorDNSError, aiohttp.ClientConnectorError, TimeoutError) as error:
+    except aiohttp.ClientSSLError:
+        return ok(AREA, _DECLINES.format(server))
+    except (aiohttp.ClientConnectorError, TimeoutError) as error:
         where = urlsplit(server).netloc
         text = f"OpenBao at {where} cannot be asked from here ({type(error).__name__}): what its stores say counts"
         return warn(AREA, text, "run this in the worker's pod, where that name is known")
     except (aiohttp.ClientError, OSError):
-        return ok(AREA, f"OpenBao at {server} listens; it tells nothing without a client certificate")
+        return ok(AREA, _DECLINES.format(server))
     if status in _SAYS:
         return fail(AREA, f"OpenBao at {server} {_SAYS[status]}", "bao operator unseal (docs of your installation)")
     if status >= 400:

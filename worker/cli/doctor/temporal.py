@@ -21,7 +21,7 @@ from worker.temporal import TemporalUnusable
 from workflows.scaffold.order import OrderRef
 
 AREA = "temporal"
-_YOUNG = timedelta(seconds=60)
+_YOUNG = timedelta(seconds=30)
 """An order so young may have no run yet, nor visibility have heard of one."""
 _ANSWER = timedelta(seconds=5)
 _START = "start `python -m worker` (docs/operating.md) with C5C3_TEMPORAL_ADDRESS, namespace and task queue as here"
