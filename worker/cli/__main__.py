@@ -75,7 +75,7 @@ async def _within(reach: Reach, function: Command, given: dict[str, Any]) -> int
         return await function(reach, **given)
 
 
-class _Kind(click.ParamType):
+class _Kind(click.ParamType[Kind]):
     """A kind of order, as people spell it."""
 
     name = "KIND"
@@ -85,7 +85,7 @@ class _Kind(click.ParamType):
         return found or self.fail(f"{value!r} is no kind of order: there are {', '.join(ORDER_KINDS)}", param, ctx)
 
 
-class _Place(click.ParamType):
+class _Place(click.ParamType[OrderRef]):
     """Where an order is: NAMESPACE/NAME, on a target cluster NAMESPACE/NAME@CLUSTER."""
 
     name = "NAMESPACE/NAME[@CLUSTER]"

@@ -150,8 +150,8 @@ def shown(out: Console, found: Explained) -> None:
                           show.said(age(child.created)), show.said(words))  # fmt: skip
         out.print(table)
     _shown_run(out, found.run)
-    for each in found.unread:
-        show.complain(f"could not be read: {each}")
+    for unread in found.unread:
+        show.complain(f"could not be read: {unread}")
 
 
 def _head(out: Console, found: Explained) -> None:

@@ -39,7 +39,7 @@ def parse(text: str) -> tuple[Remedy, ...]:
     A heading names the kind, one below it (or the table's first column) the conditions.
     """
     rows: list[Remedy] = []
-    kind, types, columns = "", (), list[str]()
+    kind, types, columns = "", tuple[str, ...](), list[str]()
     for line in text.splitlines():
         if line.startswith("## "):
             kind, types = line.removeprefix("## "), ()
