@@ -129,7 +129,7 @@ def show_pass(out: Console, found: Resynced) -> None:
         table.add_row(show.said("Ready"), show.said("False"), show.said("-"), show.said(described.note))
     for left in described.left:
         table.add_row(show.said("waits for"), show.said(""), show.said(""), show.said(left))
-    out.print(table)
+    show.put(out, table)
     due = described.next_look_seconds
     out.print(
         "it is looked at again "

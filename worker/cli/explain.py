@@ -138,7 +138,7 @@ def shown(out: Console, found: Explained) -> None:
         for each in found.conditions:
             words = each.message + (" (said of an earlier generation)" if each.stale else "")
             table.add_row(*map(show.said, (each.type, each.status, each.reason, age(each.since), words)))
-        out.print(table)
+        show.put(out, table)
     _help(out, found)
     if found.children:
         _section(out, "Children")
@@ -148,7 +148,7 @@ def shown(out: Console, found: Explained) -> None:
             words = child.words + (f"{'; ' if child.words else ''}id {child.id}" if child.id else "")
             table.add_row(show.said(child.kind), show.said(place), show.said(child.state, _colour(child.state)),
                           show.said(age(child.created)), show.said(words))  # fmt: skip
-        out.print(table)
+        show.put(out, table)
     _shown_run(out, found.run)
     for unread in found.unread:
         show.complain(f"could not be read: {unread}")
@@ -176,7 +176,7 @@ def _help(out: Console, found: Explained) -> None:
         table = show.grid("", last="", fold=True)
         for reason, each in rows.items():
             table.add_row(show.said(reason), show.said(f"{each.meaning} {each.help}".replace("`", "'")))
-        out.print(table)
+        show.put(out, table)
 
 
 def _shown_run(out: Console, run: Run | None) -> None:
@@ -203,7 +203,7 @@ def _shown_run(out: Console, run: Run | None) -> None:
             style = "red" if step.failed else ""
             table.add_row(show.said(f"{step.at:%H:%M:%S} {step.name}"), show.said(took), show.said(tries),
                           show.said(_result(step), style))  # fmt: skip
-        out.print(table)
+        show.put(out, table)
 
 
 def _result(step: Step) -> str:

@@ -12,13 +12,15 @@ from typing import Any
 
 from pydantic import Field
 
-from activities.cluster import ORDER_KINDS, Cluster, Kind, Object
+from activities.cluster import KEYSTONE_SERVICE, ORDER_KINDS, Cluster, Kind, Object
 from activities.clusters import BadKubeconfig, Clusters, Unregistered
-from activities.errors import ClusterError, NotServed
+from activities.errors import ClusterError
 from worker.cli.reach import MANAGEMENT
 from workflows.api.meta import Condition, Meta, Model, find
 from workflows.scaffold.order import OrderRef
 
+AT_HOME = (KEYSTONE_SERVICE,)
+"""The kinds that are ordered on the management cluster alone."""
 _NOBODY_YET = "no status yet: nobody has looked at it (`c5c3-orders doctor` says whether watcher and worker run)"
 
 
@@ -81,6 +83,7 @@ async def _of_cluster(clusters: Clusters, name: str, kinds: Sequence[Kind], name
         cluster = await clusters.get("" if name == MANAGEMENT else name)
     except (Unregistered, BadKubeconfig, ClusterError) as error:
         return Listed(unread=(Unread(cluster=name, what="the cluster", error=str(error)),))
+    kinds = [kind for kind in kinds if not (cluster.name and kind in AT_HOME)]
     found = await asyncio.gather(*(_of_kind(cluster, name, kind, namespace) for kind in kinds))
     unread = [each for one in found for each in one.unread]
     if len(unread) == len(kinds) > 1 and all("no answer" in each.error for each in unread):
@@ -91,10 +94,6 @@ async def _of_cluster(clusters: Clusters, name: str, kinds: Sequence[Kind], name
 async def _of_kind(cluster: Cluster, name: str, kind: Kind, namespace: str | None) -> Listed:
     try:
         items = (await cluster.list(kind, namespace))["items"]
-    except NotServed as error:
-        if cluster.name:
-            return Listed()  # not every kind is ordered on target clusters
-        return Listed(unread=(Unread(cluster=name, what=kind.plural, error=str(error)),))
     except ClusterError as error:
         return Listed(unread=(Unread(cluster=name, what=kind.plural, error=str(error)),))
     return Listed(orders=tuple(order_of(kind, name, item) for item in items))

@@ -47,6 +47,13 @@ def said(text: str, style: str = "") -> Text:
     return Text(plain(text), style=style or COLOURS.get(text, ""))
 
 
+def put(out: Console, table: Table) -> None:
+    """Prints a table, without the blanks that fill its last column up."""
+    with out.capture() as lines:
+        out.print(table)
+    out.file.write("".join(f"{line.rstrip()}\n" for line in lines.get().splitlines()))
+
+
 def grid(*titles: str, last: str | None = None, fold: bool = False) -> Table:
     """A table without lines. `last` is a column that takes what is left: cut there, or with `fold` told in full."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_header=bool(any(titles)))
@@ -68,6 +75,6 @@ def orders(out: Console, found: Listed) -> None:
         cells += [said(order.control_plane), said("" if order.ready else order.message)] if wide else []
         table.add_row(*cells)
     if found.orders:
-        out.print(table)
+        put(out, table)
     else:
         out.print("no orders")

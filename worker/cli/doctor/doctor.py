@@ -22,12 +22,12 @@ from worker.temporal import TemporalUnusable
 async def examined(reach: Reach, stuck_after: float) -> Diagnosis:
     """Every check. The cluster's are left out when the cluster cannot be reached, Temporal's likewise."""
     (client, served), (found, checks) = await asyncio.gather(_temporal(reach), _clusters(reach, stuck_after))
-    every = [*served, *checks]
     if client is not None and found is not None:
         try:
-            every += await temporal.runs_of(client, found)
+            served += await temporal.runs_of(client, found)
         except RPCError as error:
-            every.append(fail("temporal", f"Temporal does not list the runs: {error.message}"))
+            served.append(fail("temporal", f"Temporal does not list the runs: {error.message}"))
+    every = [*served, *checks]
     return Diagnosis(healthy=all(each.state is not State.FAIL for each in every), checks=tuple(every))
 
 
@@ -71,7 +71,7 @@ def shown(out: Console, found: Diagnosis) -> None:
         if check.remedy:
             text.append(f"\n  -> {show.plain(check.remedy)}", style="bold")
         table.add_row(show.said(check.state.value), show.said(check.area), text)
-    out.print(table)
+    show.put(out, table)
     counts = {state: sum(each.state is state for each in found.checks) for state in State}
     out.print()
     out.print(", ".join(f"{number} {state.value}" for state, number in counts.items()))

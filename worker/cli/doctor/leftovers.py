@@ -14,7 +14,7 @@ from activities.clusters import BadKubeconfig, Clusters, Unregistered
 from activities.errors import ClusterError, NotServed
 from worker.cli.children import LABELLED
 from worker.cli.doctor.check import Check, fail, ok, warn
-from worker.cli.orders import Order, age
+from worker.cli.orders import AT_HOME, Order, age
 from workflows.api.korc import GROUP
 from workflows.scaffold.naming import order_named
 from workflows.scaffold.order import OrderRef
@@ -51,8 +51,7 @@ async def _labelled(cluster: Cluster, kind: Kind, order: Kind) -> list[Object]:
 
 
 def _order_of(order: Kind, item: Object) -> OrderRef | None:
-    at_home = order.kind == "KeystoneService"
-    return order_named(order.kind, item["metadata"].get("labels") or {}, at_home=at_home)
+    return order_named(order.kind, item["metadata"].get("labels") or {}, at_home=order in AT_HOME)
 
 
 async def _whether(clusters: Clusters, ref: OrderRef) -> str:
