@@ -68,13 +68,15 @@ async def test_the_product_asks_about_itself_and_a_stranger_may_not_ask(real_sta
     said = await run(real_stack.stack, "doctor", "-o", "json", user="operator")
     assert found(said, "the API server answers")["text"].endswith("system:serviceaccount:c5c3-system:c5c3-operator")
     assert found(said, "ServiceAccount c5c3-system/c5c3-operator has all")["state"] == "ok"
+    assert found(said, "kinds are served at the versions", "all 20")["state"] == "ok"
+    assert found(said, "you may not list leases in all namespaces")["state"] == "warn"
 
     read = [{"apiGroups": ["c5c3.io"], "resources": ["*"], "verbs": ["get", "list"]}]
     await kube.grant(real_stack.stack, "management", "reader", role="stack:reader", rules=read)
-    said = await run(real_stack.stack, "doctor", "-o", "json", user="management-reader")
+    said = await run(real_stack.stack, "doctor", "-o", "json", user="reader")
     told = found(said, "you may not ask what")
     assert (told["state"], "worker's pod" in told["remedy"]) == ("warn", True)
-    assert found(said, "you may not look", "leases")["state"] == "warn"
+    assert found(said, "you may not look", "c5c3-orders-watcher")["state"] == "warn"
 
 
 async def test_a_silent_temporal_and_a_namespace_that_lacks_something(real_stack: Stage) -> None:

@@ -9,6 +9,9 @@ from activities.errors import ClusterError
 from workflows.api.meta import Model
 
 
+ASK = "ask as somebody who may"
+
+
 class State(Enum):
     """warn: it works, or it cannot be told from here; fail: somebody has to do something."""
 
@@ -51,5 +54,5 @@ async def asked(area: str, checking: Awaitable[list[Check]]) -> list[Check]:
         return await checking
     except ClusterError as error:
         if error.status == 403:
-            return [warn(area, f"you may not look: {error}", "ask as somebody who may, or in the worker's pod")]
+            return [warn(area, f"you may not look: {error}", ASK)]
         return [fail(area, str(error), "see that the API server answers")]

@@ -13,7 +13,7 @@ from activities.cluster import LEASE, ORDER_KINDS, Cluster, Kind, Object
 from activities.clusters import BadKubeconfig, Clusters, Unregistered
 from activities.errors import ClusterError, NotServed
 from worker.cli.children import LABELLED
-from worker.cli.doctor.check import Check, fail, ok, warn
+from worker.cli.doctor.check import ASK, Check, fail, ok, warn
 from worker.cli.orders import AT_HOME, Order, age
 from workflows.api.korc import GROUP
 from workflows.scaffold.naming import order_named
@@ -27,26 +27,31 @@ async def children(clusters: Clusters) -> list[Check]:
     cluster = clusters.management
     looks = [(kind, order) for kind in LABELLED for order in ORDER_KINDS.values()]
     listed = await asyncio.gather(*(_labelled(cluster, kind, order) for kind, order in looks))
+    hidden = dict.fromkeys(kind.plural for (kind, _), items in zip(looks, listed, strict=True) if items is None)
     suspects = [
         (kind, item, ref)
         for (kind, order), items in zip(looks, listed, strict=True)
-        for item in items
+        for item in items or ()
         if (ref := _order_of(order, item)) is not None
     ]
     refs = {ref for _, _, ref in suspects}
     answers = dict(zip(refs, await asyncio.gather(*(_whether(clusters, ref) for ref in refs)), strict=True))
-    found = []
+    found = [warn(AREA, f"you may not list {', '.join(hidden)} in all namespaces", ASK)] if hidden else []
     for kind, item, ref in suspects:
         if (gone := answers[ref]) and await _still(cluster, kind, item):
             found.append(_left(kind, item, ref, gone))
     return found or [ok(AREA, f"no child and no claim is left without its order ({len(suspects)} looked at)")]
 
 
-async def _labelled(cluster: Cluster, kind: Kind, order: Kind) -> list[Object]:
+async def _labelled(cluster: Cluster, kind: Kind, order: Kind) -> list[Object] | None:
     try:
         listed = await cluster.list(kind, labels={f"c5c3.io/{order.kind.lower()}-name": None}, metadata_only=True)
     except NotServed:
         return []
+    except ClusterError as error:
+        if error.status != 403:
+            raise
+        return None
     return list(listed["items"])
 
 

@@ -19,7 +19,7 @@ from activities.cluster import (
 )
 from activities.errors import ClusterError, NotServed
 from worker.checks import REFERENCE_LEASE, renewal
-from worker.cli.doctor.check import Check, asked, fail, ok, warn
+from worker.cli.doctor.check import ASK, Check, asked, fail, ok, warn
 from worker.cli.reach import PeopleSettings
 from workflows.scaffold.naming import WATCHER_LEASE
 
@@ -33,12 +33,15 @@ _INSTALL = {
     "k8s.mariadb.com": "install mariadb-operator, which MariaDBDatabases need",
     "cert-manager.io": "install cert-manager, which MariaDBDatabases need",
 }
+_OTHERS = (*(kind for kind in KINDS.values() if kind.group in _INSTALL), SECRET_STORE)
+_NOBODY = "c5c3-orders-doctor"
+"""A name that no object has: the question is whether it may be asked for."""
 
 
 async def checks(cluster: Cluster, settings: PeopleSettings) -> list[Check]:
     namespace = settings.operator_namespace
     found = await asyncio.gather(
-        asked(AREA, served(AREA, cluster, (*OURS, CONTROL_PLANE, *KINDS.values(), SECRET_STORE), namespace)),
+        asked(AREA, served(AREA, cluster, (*OURS, CONTROL_PLANE, *_OTHERS), namespace)),
         asked(AREA, _watcher(cluster, namespace)),
         asked(AREA, _reference(cluster, settings)),
     )
@@ -54,20 +57,27 @@ async def served(area: str, cluster: Cluster, kinds: tuple[Kind, ...], namespace
         if answer is False
     ]
     if hidden := [kind.plural for kind, answer in zip(kinds, answers, strict=True) if answer is None]:
-        found.append(warn(area, f"you may not see whether {', '.join(hidden)} are served", "ask as somebody who may"))
+        found.append(warn(area, f"you may not see whether {', '.join(hidden)} are served", ASK))
     return found or [ok(area, f"all {len(kinds)} kinds are served at the versions that are needed")]
 
 
 async def _is_served(cluster: Cluster, kind: Kind, namespace: str) -> bool | None:
-    try:
-        await cluster.list(kind, namespace, name="c5c3-doctor", metadata_only=True)
-    except NotServed:
-        return False
-    except ClusterError as error:
-        if error.status == 403:
-            return None
-        raise
-    return True
+    """None when we may neither list nor get objects of the kind: rights are asked about before kinds."""
+    asking = (
+        lambda: cluster.list(kind, namespace, name=_NOBODY, metadata_only=True),
+        lambda: cluster.get(kind, namespace, _NOBODY),
+    )
+    for ask in asking:
+        try:
+            await ask()
+        except NotServed:
+            return False
+        except ClusterError as error:
+            if error.status != 403:
+                raise
+        else:
+            return True
+    return None
 
 
 async def _watcher(cluster: Cluster, namespace: str) -> list[Check]:
