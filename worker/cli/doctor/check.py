@@ -8,7 +8,6 @@ from enum import Enum
 from activities.errors import ClusterError
 from workflows.api.meta import Model
 
-
 ASK = "ask as somebody who may"
 
 
