@@ -120,22 +120,17 @@ def show_pass(out: Console, found: Resynced) -> None:
         return
     described = found.found
     out.print(f"{found.order} is {described.phase}; the pass found:")
-    table = show.grid("", "", "", last="", fold=True)
+    table = show.grid("", "", last="", fold=True)
     for each in described.verdicts:
-        table.add_row(
-            show.said(each.type), show.said(str(each.status)), show.said(each.reason), show.said(each.message)
-        )
-    if described.note:
-        table.add_row(show.said("Ready"), show.said("False"), show.said("-"), show.said(described.note))
+        table.add_row(*map(show.said, (each.type, str(each.status), f"{each.reason}: {each.message}")))
     for left in described.left:
-        table.add_row(show.said("waits for"), show.said(""), show.said(""), show.said(left))
+        table.add_row(*map(show.said, ("waits for", "", left)))
+    if described.note:
+        table.add_row(*map(show.said, ("Ready", "False", described.note)))
     show.put(out, table)
     due = described.next_look_seconds
-    out.print(
-        "it is looked at again "
-        + (f"in {due:g} s, or" if due is not None else "")
-        + " when something it depends on moves"
-    )
+    soon = f"in {due:g} s, or " if due is not None else ""
+    out.print(f"it is looked at again {soon}when something it depends on moves")
 
 
 def show_rotation(out: Console, found: Rotation) -> None:

@@ -134,20 +134,20 @@ def shown(out: Console, found: Explained) -> None:
     _head(out, found)
     if found.conditions:
         _section(out, "Conditions")
-        table = show.grid("", "", "", "", last="", fold=True)
+        table = show.grid("", "", "", last="", fold=True)
         for each in found.conditions:
-            words = each.message + (" (said of an earlier generation)" if each.stale else "")
-            table.add_row(*map(show.said, (each.type, each.status, each.reason, age(each.since), words)))
+            words = f"{each.reason}: {each.message}" + (" (said of an earlier generation)" if each.stale else "")
+            table.add_row(*map(show.said, (each.type, each.status, age(each.since), words)))
         show.put(out, table)
     _help(out, found)
     if found.children:
         _section(out, "Children")
-        table = show.grid("", "", "", "", last="", fold=True)
+        table = show.grid("", "", "", last="", fold=True)
         for child in found.children:
             place = f"{child.namespace}/{child.name}" + (f"@{child.cluster}" if child.cluster != MANAGEMENT else "")
-            words = child.words + (f"{'; ' if child.words else ''}id {child.id}" if child.id else "")
-            table.add_row(show.said(child.kind), show.said(place), show.said(child.state, _colour(child.state)),
-                          show.said(age(child.created)), show.said(words))  # fmt: skip
+            words = "; ".join(each for each in (child.words, child.id and f"id {child.id}") if each)
+            state = show.said(child.state, _colour(child.state))
+            table.add_row(show.said(child.kind), state, show.said(age(child.created)), show.beside(out, place, words))
         show.put(out, table)
     _shown_run(out, found.run)
     for unread in found.unread:

@@ -47,6 +47,11 @@ def said(text: str, style: str = "") -> Text:
     return Text(plain(text), style=style or COLOURS.get(text, ""))
 
 
+def beside(out: Console, text: str, more: str) -> Text:
+    """Both in one cell: on one line where there is room for it, else one below the other."""
+    return said(text).append(f"{'  ' if out.width >= _WIDE else chr(10)}{plain(more)}" if more else "")
+
+
 def put(out: Console, table: Table) -> None:
     """Prints a table, without the blanks that fill its last column up."""
     with out.capture() as lines:
