@@ -157,7 +157,7 @@ async def test_an_order_is_explained_down_to_its_children_and_passes(scene: Scen
     assert waits.code == 0
     assert "ControlPlaneNotFound" in waits.out
     assert "controlPlaneRef" in waits.out.partition("What would help")[2]
-    assert "waits since" in waits.out
+    assert "waits for" in waits.out
     assert "try " in waits.out
 
     held = await scene.run("explain", "KeystoneProject", place_of(scene.held))

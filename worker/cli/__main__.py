@@ -156,7 +156,7 @@ async def explain_(reach: Reach, *, kind: Kind, place: OrderRef, output: str) ->
     """Say everything about one order: conditions, children, what it waits for, its last passes, what would help."""
     found = await explain.explained(reach, place.model_copy(update={"kind": kind.kind}))
     show.json(found) if output == "json" else explain.shown(show.console(), found)
-    return 0 if found.order else 1
+    return 0 if found.order and not found.unread else 1
 
 
 @command("resync", *_ORDER, _PATIENCE, click.option("--no-wait", is_flag=True, help="Ask for a pass, await none."))

@@ -190,7 +190,7 @@ def _shown_run(out: Console, run: Run | None) -> None:
     for step in run.pending:
         again = f", again in {max(0, round((step.next_try - _now(step)).total_seconds()))} s" if step.next_try else ""
         doing = "waits" if step.name == "settle" else f"is at {step.name}"
-        text = f"{doing} since {age(step.at)} (try {step.attempts}{again}): {step.outcome or step.summary}"
+        text = f"{doing} for {age(step.at)} (try {step.attempts}{again}): {step.outcome or step.summary}"
         out.print(show.said(text), soft_wrap=False)
     if not run.pending and run.status == "Running":
         out.print("waits for a ring: nothing is left to do until something it depends on moves")
@@ -201,7 +201,7 @@ def _shown_run(out: Console, run: Run | None) -> None:
             tries = f"{step.attempts} tries" if step.attempts > 1 else ""
             took = "goes on" if step.seconds is None else f"{step.seconds:.2f} s"
             style = "red" if step.failed else ""
-            table.add_row(show.said(f"{step.at:%H:%M:%S} {step.name}"), show.said(took), show.said(tries),
+            table.add_row(show.said(f"{step.at:%H:%M:%S}Z {step.name}"), show.said(took), show.said(tries),
                           show.said(_result(step), style))  # fmt: skip
         show.put(out, table)
 
