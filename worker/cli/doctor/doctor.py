@@ -24,7 +24,7 @@ async def examined(reach: Reach, stuck_after: float) -> Diagnosis:
     (client, served), (found, checks) = await asyncio.gather(_temporal(reach), _clusters(reach, stuck_after))
     if client is not None and found is not None:
         try:
-            served += await temporal.runs_of(client, found)
+            served += await temporal.runs_of(client, reach.settings.task_queue, found)
         except RPCError as error:
             served.append(fail("temporal", f"Temporal does not list the runs: {error.message}"))
     every = [*served, *checks]

@@ -23,6 +23,7 @@ from workflows.scaffold.order import OrderRef
 AREA = "temporal"
 _YOUNG = timedelta(seconds=30)
 """An order so young may have no run yet, nor visibility have heard of one."""
+_OPEN = 'ExecutionStatus = "Running" AND TaskQueue = "{}"'
 _ANSWER = timedelta(seconds=5)
 _START = "start `python -m worker` (docs/operating.md) with C5C3_TEMPORAL_ADDRESS, namespace and task queue as here"
 
@@ -52,7 +53,7 @@ async def _workers(client: Client, task_queue: str) -> Check:
             for each in polling
         )
     )
-    async for run in client.list_workflows('ExecutionStatus = "Running"', page_size=1, limit=1):
+    async for run in client.list_workflows(_OPEN.format(task_queue), page_size=1, limit=1):
         began = time.monotonic()
         try:
             await client.get_workflow_handle(run.id).query("describe", rpc_timeout=_ANSWER)
@@ -67,9 +68,9 @@ async def _workers(client: Client, task_queue: str) -> Check:
     return ok(AREA, f"workers poll {task_queue}: {names}")
 
 
-async def runs_of(client: Client, listed: Listed) -> list[Check]:
+async def runs_of(client: Client, task_queue: str, listed: Listed) -> list[Check]:
     """Whether every order has a run, and every run an order."""
-    running = {run.id async for run in client.list_workflows('ExecutionStatus = "Running"')}
+    running = {run.id async for run in client.list_workflows(_OPEN.format(task_queue))}
     young = datetime.now(UTC) - _YOUNG
     served = [each for each in listed.orders if not each.deleting or each.finalized]
     alone = [each.ref for each in served if each.ref.workflow_id not in running and (each.created or young) < young]
