@@ -70,15 +70,19 @@ def grid(*titles: str, last: str | None = None, fold: bool = False) -> Table:
 
 
 def orders(out: Console, found: Listed) -> None:
-    """The list, a line an order; on a narrow terminal without plane and message."""
+    """The list, a line an order. A narrow terminal leaves plane and message out, and cuts names before words."""
     wide = out.width >= _WIDE
-    titles = ("KIND", "ORDER", "READY", "REASON", "AGE", *(("PLANE",) if wide else ()))
-    table = grid(*titles, last="MESSAGE" if wide else None)
+    table = grid(
+        "KIND", "ORDER", "READY", "REASON", "AGE", *(("PLANE",) if wide else ()), last="MESSAGE" if wide else None
+    )
+    table.expand = wide and out.width < _UNCUT
+    for column in table.columns:
+        column.no_wrap = wide or column.header not in ("ORDER", "REASON")
     for order in found.orders:
         place = f"{order.namespace}/{order.name}" + (f"@{order.cluster}" if order.cluster != MANAGEMENT else "")
-        cells = [said(order.kind), said(place), said(str(order.ready)), said(order.reason), said(age(order.created))]
-        cells += [said(order.control_plane), said("" if order.ready else order.message)] if wide else []
-        table.add_row(*cells)
+        cells = [order.kind, place, str(order.ready), order.reason, age(order.created)]
+        cells += [order.control_plane, "" if order.ready else order.message] if wide else []
+        table.add_row(*map(said, cells))
     if found.orders:
         put(out, table)
     else:

@@ -23,6 +23,8 @@ from workflows.scaffold.order import OrderRef
 AREA = "temporal"
 _YOUNG = timedelta(seconds=30)
 """An order so young may have no run yet, nor visibility have heard of one."""
+_POLLS = timedelta(seconds=70)
+"""A worker's poll lasts a minute at most, and then it polls again."""
 _OPEN = 'ExecutionStatus = "Running" AND TaskQueue = "{}"'
 _ANSWER = timedelta(seconds=5)
 _START = "start `python -m worker` (docs/operating.md) with C5C3_TEMPORAL_ADDRESS, namespace and task queue as here"
@@ -46,12 +48,12 @@ async def _workers(client: Client, task_queue: str) -> Check:
     polling = await runs.pollers(client, task_queue)
     if not polling:
         return fail(AREA, f"nobody polls the task queue {task_queue}", _START)
+    # Temporal goes on naming those that ended: of these only the last is worth a word, and only if there is no other.
+    seen = [each for each in polling if each.last_access_time.ToDatetime(UTC) > datetime.now(UTC) - _POLLS]
     names = ", ".join(
-        dict.fromkeys(
-            f"{each.identity} (version {each.deployment_options.build_id or 'not told'},"
-            f" polled {age(each.last_access_time.ToDatetime(UTC))} ago)"
-            for each in polling
-        )
+        f"{each.identity} (version {each.deployment_options.build_id or 'not told'},"
+        f" polled {age(each.last_access_time.ToDatetime(UTC))} ago)"
+        for each in seen or polling[:1]
     )
     async for run in client.list_workflows(_OPEN.format(task_queue), page_size=1, limit=1):
         began = time.monotonic()
