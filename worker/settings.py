@@ -121,7 +121,7 @@ class WorkerSettings(ConnectionSettings):
 S = TypeVar("S", bound=BaseSettings)
 
 
-def load(settings: type[S], **given: str) -> S:
+def load(settings: type[S], **given: Any) -> S:
     """The settings as the environment has them. Raises BadSettings with everything that is wrong, a sentence a line.
 
     given  what was said beside the environment, and is above it

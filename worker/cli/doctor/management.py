@@ -63,21 +63,20 @@ async def served(area: str, cluster: Cluster, kinds: tuple[Kind, ...], namespace
 
 async def _is_served(cluster: Cluster, kind: Kind, namespace: str) -> bool | None:
     """None when we may neither list nor get objects of the kind: rights are asked about before kinds."""
-    asking = (
-        lambda: cluster.list(kind, namespace, name=_NOBODY, metadata_only=True),
-        lambda: cluster.get(kind, namespace, _NOBODY),
-    )
-    for ask in asking:
+    try:
         try:
-            await ask()
-        except NotServed:
-            return False
+            await cluster.list(kind, namespace, name=_NOBODY, metadata_only=True)
         except ClusterError as error:
             if error.status != 403:
                 raise
-        else:
-            return True
-    return None
+            await cluster.get(kind, namespace, _NOBODY)
+    except NotServed:
+        return False
+    except ClusterError as error:
+        if error.status != 403:
+            raise
+        return None
+    return True
 
 
 async def _watcher(cluster: Cluster, namespace: str) -> list[Check]:

@@ -21,7 +21,7 @@ from worker.temporal import TemporalUnusable
 from workflows.scaffold.order import OrderRef
 
 AREA = "temporal"
-_YOUNG = timedelta(seconds=30)
+_YOUNG = timedelta(seconds=20)
 """An order so young may have no run yet, nor visibility have heard of one."""
 _POLLS = timedelta(seconds=70)
 """A worker's poll lasts a minute at most, and then it polls again."""
