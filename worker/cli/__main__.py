@@ -101,10 +101,20 @@ _COMMON = (
     click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="For people or machines."),
     click.option("--kubeconfig", type=click.Path(path_type=Path, dir_okay=False), help="Else KUBECONFIG's, or yours."),
     click.option("--context", help="The kubeconfig's context of the management cluster."),
-    click.option("--temporal-address", metavar="HOST:PORT", envvar=["C5C3_TEMPORAL_ADDRESS", "TEMPORAL_ADDRESS"]),
-    click.option("--temporal-namespace", metavar="NAME", envvar=["C5C3_TEMPORAL_NAMESPACE", "TEMPORAL_NAMESPACE"]),
+    click.option(
+        "--temporal-address",
+        metavar="HOST:PORT",
+        envvar=["C5C3_TEMPORAL_ADDRESS", "TEMPORAL_ADDRESS"],
+        help="Else localhost:7233.",
+    ),
+    click.option(
+        "--temporal-namespace",
+        metavar="NAME",
+        envvar=["C5C3_TEMPORAL_NAMESPACE", "TEMPORAL_NAMESPACE"],
+        help="Else default.",
+    ),
     click.option("--temporal-ui", metavar="URL", envvar="TEMPORAL_UI", help="Where the Temporal UI is, for links."),
-    click.option("--task-queue", metavar="NAME", help="The workers' task queue."),
+    click.option("--task-queue", metavar="NAME", help="The workers' task queue, else c5c3-orders."),
 )
 _ORDER = (click.argument("kind", type=_Kind()), click.argument("place", type=_Place(), metavar=_Place.name))
 _PATIENCE = click.option("--timeout", default=60.0, show_default=True, help="Seconds to wait for the answer.")
@@ -168,7 +178,7 @@ async def resync(reach: Reach, *, kind: Kind, place: OrderRef, timeout: float, n
     return 0
 
 
-@command("rotate", _ORDER[1], _PATIENCE)
+@command("rotate", click.argument("place", type=_Place(), metavar="NAMESPACE/NAME"), _PATIENCE)
 async def rotate(reach: Reach, *, place: OrderRef, timeout: float, output: str) -> int:
     """Give a KeystoneService's account a new password, and say whether it is delivered."""
     found = await act.rotated(reach, place.model_copy(update={"kind": "KeystoneService"}), timeout)

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
-from activities.cluster import LEASE, ORDER_KINDS, Cluster, Kind, Object
+from activities.cluster import CONTROL_PLANE, DATABASE, LEASE, ORDER_KINDS, Cluster, Kind, Object
 from activities.clusters import BadKubeconfig, Clusters, Unregistered
 from activities.errors import ClusterError, NotServed
 from worker.cli.children import LABELLED
 from worker.cli.doctor.check import ASK, Check, fail, ok, warn
 from worker.cli.orders import AT_HOME, Order, age
+from workflows.api.controlplane import ControlPlane
 from workflows.api.korc import GROUP
 from workflows.scaffold.naming import order_named
 from workflows.scaffold.order import OrderRef
@@ -23,33 +25,52 @@ AREA = "orders"
 
 
 async def children(clusters: Clusters) -> list[Check]:
-    """Children, in all namespaces of the management cluster, of which the order is gone."""
-    cluster = clusters.management
-    looks = [(kind, order) for kind in LABELLED for order in ORDER_KINDS.values()]
-    listed = await asyncio.gather(*(_labelled(cluster, kind, order) for kind, order in looks))
-    hidden = dict.fromkeys(kind.plural for (kind, _), items in zip(looks, listed, strict=True) if items is None)
+    """Children, in all namespaces of the management cluster and beside a Keystone elsewhere, whose order is gone."""
+    places: list[tuple[Cluster, str | None, tuple[Kind, ...]]] = [(clusters.management, None, LABELLED), *await _beside_keystones(clusters)]
+    looks = [
+        (cluster, kind, order, namespace)
+        for cluster, namespace, kinds in places
+        for kind in kinds
+        for order in ORDER_KINDS.values()
+    ]
+    listed = await asyncio.gather(*(_labelled(*look) for look in looks))
+    hidden = dict.fromkeys(kind.plural for (_, kind, _, _), items in zip(looks, listed, strict=True) if items is None)
     suspects = [
-        (kind, item, ref)
-        for (kind, order), items in zip(looks, listed, strict=True)
+        (cluster, kind, item, ref)
+        for (cluster, kind, order, _), items in zip(looks, listed, strict=True)
         for item in items or ()
         if (ref := _order_of(order, item)) is not None
     ]
-    refs = {ref for _, _, ref in suspects}
+    refs = {ref for *_, ref in suspects}
     answers = dict(zip(refs, await asyncio.gather(*(_whether(clusters, ref) for ref in refs)), strict=True))
     found = [warn(AREA, f"you may not list {', '.join(hidden)} in all namespaces", ASK)] if hidden else []
-    for kind, item, ref in suspects:
+    for cluster, kind, item, ref in suspects:
         if (gone := answers[ref]) and await _still(cluster, kind, item):
-            found.append(_left(kind, item, ref, gone))
+            found.append(_left(cluster, kind, item, ref, gone))
     return found or [ok(AREA, f"no child and no claim is left without its order ({len(suspects)} looked at)")]
 
 
-async def _labelled(cluster: Cluster, kind: Kind, order: Kind) -> list[Object] | None:
+async def _beside_keystones(clusters: Clusters) -> list[tuple[Cluster, str, tuple[Kind, ...]]]:
+    """Where Databases are, of planes that have their Keystone on a target cluster. Elsewhere anybody may label one."""
+    found = []
+    for raw in (await clusters.management.list(CONTROL_PLANE))["items"]:
+        plane = ControlPlane.model_validate(raw)
+        if plane.keystone_cluster:
+            with suppress(Unregistered, BadKubeconfig, ClusterError):  # said where planes are looked at
+                cluster = await clusters.get(plane.keystone_cluster)
+                found.append((cluster, plane.keystone_namespace, (DATABASE,)))
+    return found
+
+
+async def _labelled(cluster: Cluster, kind: Kind, order: Kind, namespace: str | None) -> list[Object] | None:
+    """None when they may not, or cannot, be listed there."""
+    labels = {f"c5c3.io/{order.kind.lower()}-name": None}
     try:
-        listed = await cluster.list(kind, labels={f"c5c3.io/{order.kind.lower()}-name": None}, metadata_only=True)
+        listed = await cluster.list(kind, namespace, labels=labels, metadata_only=True)
     except NotServed:
         return []
     except ClusterError as error:
-        if error.status != 403:
+        if error.status != 403 and not cluster.name:
             raise
         return None
     return list(listed["items"])
@@ -77,10 +98,11 @@ async def _still(cluster: Cluster, kind: Kind, item: Object) -> bool:
     return any(each["metadata"]["uid"] == meta["uid"] for each in listed["items"])
 
 
-def _left(kind: Kind, item: Object, ref: OrderRef, gone: str) -> Check:
+def _left(cluster: Cluster, kind: Kind, item: Object, ref: OrderRef, gone: str) -> Check:
     meta = item["metadata"]
     what = "claim" if kind is LEASE else "child"
-    text = f"the {what} {kind.kind} {meta['namespace']}/{meta['name']} of {ref.workflow_id} is left: {gone}"
+    at = f" on cluster {cluster.name}" if cluster.name else ""
+    text = f"the {what} {kind.kind} {meta['namespace']}/{meta['name']}{at} of {ref.workflow_id} is left: {gone}"
     resource = f"{kind.plural}.{kind.group}" if kind.group else kind.plural
     remedy = f"look at it, then: kubectl -n {meta['namespace']} delete {resource} {meta['name']}"
     if kind.group == GROUP:
