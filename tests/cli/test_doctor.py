@@ -159,16 +159,16 @@ async def a_kind_unserved(stage: Stage, name: str = "endpoints.openstack.k-orc.c
 
 
 @asynccontextmanager
-async def objects(stage: Stage, *made: Object) -> AsyncIterator[None]:
+async def objects(stage: Stage, *made: Object, cluster: str = "management") -> AsyncIterator[None]:
     """Objects that are there for the while, first what others live in."""
-    await kube.apply(stage.stack, "management", made)
+    await kube.apply(stage.stack, cluster, made)
     try:
         yield
     finally:
         for each in reversed(made):
             group = each["apiVersion"].partition("/")[0] if "/" in each["apiVersion"] else ""
             resource = f"{each['kind'].lower()}s" + (f".{group}" if group else "")
-            await stage.delete("management", resource, each["metadata"].get("namespace"), each["metadata"]["name"])
+            await stage.delete(cluster, resource, each["metadata"].get("namespace"), each["metadata"]["name"])
 
 
 @asynccontextmanager
@@ -203,11 +203,16 @@ def registration(name: str, kubeconfig: bytes) -> Object:
     }  # fmt: skip
 
 
-def orphans(name: str) -> tuple[Object, Object]:
-    """A child and a claim of an order that nobody wrote."""
-    stem = "c5c3.io/keystoneproject"
+def marked(kind: str, name: str, namespace: str) -> Object:
+    """Metadata of a child of an order that nobody wrote."""
+    stem = f"c5c3.io/{kind}"
     labels = {f"{stem}-name": name, f"{stem}-namespace": "team-a", f"{stem}-cluster": ""}
-    meta = {"name": name, "namespace": "openstack", "labels": labels}
+    return {"name": name, "namespace": namespace, "labels": labels}
+
+
+def orphans(name: str) -> tuple[Object, Object]:
+    """A child and a claim."""
+    meta = marked("keystoneproject", name, "openstack")
     credentials = {"secretName": "k-orc-clouds-yaml", "cloudName": "admin"}
     spec = {"cloudCredentialsRef": credentials, "managementPolicy": "unmanaged", "import": {"filter": {"name": name}}}
     return (
@@ -217,8 +222,15 @@ def orphans(name: str) -> tuple[Object, Object]:
     )  # fmt: skip
 
 
+def orphaned_database(name: str) -> Object:
+    """Beside a Keystone that is placed on a target cluster."""
+    spec = {"mariaDbRef": {"name": "gone"}, "name": name.replace("-", "_"), "cleanupPolicy": "Skip"}
+    meta = marked("mariadbdatabase", name, "team-b")
+    return {"apiVersion": "k8s.mariadb.com/v1alpha1", "kind": "Database", "metadata": meta, "spec": spec}
+
+
 def broken_plane(namespace: str) -> list[Object]:
-    """A plane without a credential, whose store is there and cannot work."""
+    """A plane without a credential, whose store cannot work and whose Keystone's cluster has no MariaDB for it."""
     where = {"namespace": namespace}
     provider = {"server": "https://127.0.0.1:1", "path": "kv", "version": "v2",
                 "auth": {"kubernetes": {"mountPath": "kubernetes/management", "role": "nobody"}}}  # fmt: skip
@@ -227,7 +239,9 @@ def broken_plane(namespace: str) -> list[Object]:
         {
             "apiVersion": "c5c3.io/v1alpha1", "kind": "ControlPlane", "metadata": {**where, "name": "broken"},
             "spec": {"openStackRelease": "2026.2", "secretStoreRef": {"kind": "SecretStore", "name": "lost"},
-                     "services": {"keystone": {"mode": "External", "external": {"authURL": "https://none.example"}}},
+                     "infrastructure": {"database": {"clusterRef": {"name": "gone"}, "credentialsMode": "Dynamic"}},
+                     "services": {"keystone": {"mode": "Managed", "targetClusterRef": {"name": "edge-1"},
+                                               "namespace": {"name": "team-b"}}},
                      "korc": {"adminCredential": {"cloudCredentialsRef": {"secretName": "none"}}}},
         },
         {
@@ -277,6 +291,7 @@ async def test_each_of_many_troubles_at_once_is_found_with_a_remedy(real_stack: 
         for trouble in (
             a_right_revoked(real_stack), a_kind_unserved(real_stack), a_reference_operator(real_stack),
             objects(real_stack, *orphans(orphan)), objects(real_stack, *broken),
+            objects(real_stack, orphaned_database(orphan), cluster="target"),
             objects(real_stack, registration("edge-dead", dead)),
             objects(real_stack, registration("edge-exec", json.dumps(foreign).encode())),
         ):  # fmt: skip
@@ -300,11 +315,14 @@ async def test_each_of_many_troubles_at_once_is_found_with_a_remedy(real_stack: 
         ("targets", ("edge-exec cannot be used", "exec"), "Secret"),
         ("orders", (f"child Project openstack/{orphan}", "is gone"), f"projects.openstack.k-orc.cloud {orphan}"),
         ("orders", (f"claim Lease openstack/{orphan}", "is gone"), f"leases.coordination.k8s.io {orphan}"),
+        ("orders", (f"Database team-b/{orphan} on cluster edge-1", "is gone"), f"databases.k8s.mariadb.com {orphan}"),
         ("orders", (f"team-a/{held.name}", "is being deleted for"), f"explain KeystoneProject team-a/{held.name}"),
         ("planes", (f"{namespace}/broken", "AdminCredentialReady is not True"), "describe controlplane"),
         ("planes", (f"{namespace}/broken", f"SecretStore {namespace}/lost is not Ready"), "OpenBao"),
         ("planes", (f"{namespace}/broken", f"Secret {namespace}/none", "is missing"), "operator"),
         ("planes", (f"{namespace}/broken", "Domain broken-domain-default"), "K-ORC"),
+        ("planes", (f"{namespace}/broken", "DBCredentialsReady is not True"), "setup-database-tenant"),
+        ("planes", (f"{namespace}/broken", "MariaDB team-b/gone is not Ready"), "mariadb-operator"),
     ):  # fmt: skip
         check = found(said, *words)
         assert (check["area"], check["state"]) == (area, "fail"), check

@@ -22,11 +22,13 @@ from workflows.scaffold.naming import order_named
 from workflows.scaffold.order import OrderRef
 
 AREA = "orders"
+Place = tuple[Cluster, str | None, tuple[Kind, ...]]
+"""A cluster, a namespace there or None for all, and the kinds that children of orders may be of."""
 
 
 async def children(clusters: Clusters) -> list[Check]:
     """Children, in all namespaces of the management cluster and beside a Keystone elsewhere, whose order is gone."""
-    places: list[tuple[Cluster, str | None, tuple[Kind, ...]]] = [(clusters.management, None, LABELLED), *await _beside_keystones(clusters)]
+    places: list[Place] = [(clusters.management, None, LABELLED), *await _beside_keystones(clusters)]
     looks = [
         (cluster, kind, order, namespace)
         for cluster, namespace, kinds in places
@@ -50,9 +52,9 @@ async def children(clusters: Clusters) -> list[Check]:
     return found or [ok(AREA, f"no child and no claim is left without its order ({len(suspects)} looked at)")]
 
 
-async def _beside_keystones(clusters: Clusters) -> list[tuple[Cluster, str, tuple[Kind, ...]]]:
+async def _beside_keystones(clusters: Clusters) -> list[Place]:
     """Where Databases are, of planes that have their Keystone on a target cluster. Elsewhere anybody may label one."""
-    found = []
+    found: list[Place] = []
     for raw in (await clusters.management.list(CONTROL_PLANE))["items"]:
         plane = ControlPlane.model_validate(raw)
         if plane.keystone_cluster:
@@ -104,7 +106,7 @@ def _left(cluster: Cluster, kind: Kind, item: Object, ref: OrderRef, gone: str) 
     at = f" on cluster {cluster.name}" if cluster.name else ""
     text = f"the {what} {kind.kind} {meta['namespace']}/{meta['name']}{at} of {ref.workflow_id} is left: {gone}"
     resource = f"{kind.plural}.{kind.group}" if kind.group else kind.plural
-    remedy = f"look at it, then: kubectl -n {meta['namespace']} delete {resource} {meta['name']}"
+    remedy = f"look at it, then{at}: kubectl -n {meta['namespace']} delete {resource} {meta['name']}"
     if kind.group == GROUP:
         remedy += " (a managed one takes what it stands for in OpenStack along)"
     if meta.get("deletionTimestamp"):
