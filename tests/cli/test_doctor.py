@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -65,7 +66,9 @@ async def test_a_stack_that_is_well_is_said_to_be(real_stack: Stage) -> None:
 
 
 async def test_the_product_asks_about_itself_and_a_stranger_may_not_ask(real_stack: Stage) -> None:
+    began = time.time()
     said = await run(real_stack.stack, "doctor", "-o", "json", user="operator")
+    real_stack.provoked.append((began, time.time()))  # it asks for more than the product does, and is refused
     assert found(said, "the API server answers")["text"].endswith("system:serviceaccount:c5c3-system:c5c3-operator")
     assert found(said, "ServiceAccount c5c3-system/c5c3-operator has all")["state"] == "ok"
     assert found(said, "kinds are served at the versions", "all 20")["state"] == "ok"
