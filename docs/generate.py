@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from annotated_types import Ge, Gt, Le, Lt, MinLen
 from pydantic.fields import FieldInfo
 
 from watcher.settings import WatcherSettings
@@ -29,6 +28,13 @@ _BOUNDS = (
     ("maxItems", "at most {} entries"),
     ("minimum", "at least {}"),
     ("maximum", "at most {}"),
+)
+_SETTING_BOUNDS = (
+    ("ge", "from {}"),
+    ("gt", "more than {}"),
+    ("le", "to {}"),
+    ("lt", "less than {}"),
+    ("min_length", "at least {} characters"),
 )
 
 
@@ -153,9 +159,8 @@ def _default(field: FieldInfo) -> str:
 
 
 def _allowed(field: FieldInfo) -> str:
-    words = {Ge: "from {}", Gt: "more than {}", Le: "to {}", Lt: "less than {}", MinLen: "at least {} characters"}
-    found = ((words[type(each)], each) for each in field.metadata if type(each) in words)
-    return " ".join(text.format(next(iter(vars(each).values()))) for text, each in found)
+    said = ((words, getattr(bound, name, None)) for bound in field.metadata for name, words in _SETTING_BOUNDS)
+    return " ".join(words.format(value) for words, value in said if value is not None)
 
 
 def _first(text: str) -> str:

@@ -1,7 +1,7 @@
 """The pages' commands are run, and their examples applied, on the whole real stack with the product on it.
 
-A block of `sh` that is not to be run says why in a comment above it (`<!-- not run: … -->`), a page of them in its first line
-(`<!-- commands not run: … -->`). The pages of the kinds come last: their commands end with the deletion of the examples.
+A block of `sh` that is not to be run says why in a comment above it (`<!-- not run: … -->`), a page of them first of all
+(`<!-- commands not run: … -->`). The pages of the kinds come last: their commands end with the examples' deletion.
 """
 
 from __future__ import annotations

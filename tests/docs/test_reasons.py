@@ -1,7 +1,8 @@
 """docs/reasons.md lists exactly the reasons that the code can write, on exactly the conditions on which it writes them.
 
-What the code can write is read off its source. A reason stands with the condition in the smallest piece of code around it
-that names one: the call, the entry of a dictionary, the function, at last the module; where none is named, with all of the kind.
+What the code can write is read off its source. A reason stands with the condition in the smallest piece of code around
+it that names one: the call, the entry of a dictionary, the function, at last the module; where none is named, with all
+of the kind.
 """
 
 from __future__ import annotations
@@ -20,11 +21,6 @@ KINDS = {
     "keystoneservice": "KeystoneService",
     "mariadbdatabase": "MariaDBDatabase",
 }
-ACTIVITIES = {
-    "keystoneproject": ("keystoneproject",),
-    "keystoneservice": ("keystoneservice", "keystoneaccount", "registration"),
-    "mariadbdatabase": ("mariadbdatabase", "mariadbdelivery", "mariadbremoval", "ordered"),
-}
 NOT_A_CONDITION = {"ScheduledRotationDeferred"}
 """The one event."""
 NEVER = {("KeystoneService", "ClusterNameTooLong")}
@@ -36,12 +32,11 @@ Said = set[tuple[str, str, str]]
 
 def sources(kind: str) -> Iterator[ast.Module]:
     """The modules that are about one kind, with every node's parent on it."""
-    files = [*sorted((ROOT / "workflows" / kind).glob("*.py"))]
-    files += [ROOT / "activities" / f"{name}.py" for name in ACTIVITIES[kind]]
-    for file in files:
-        if file.name == "reasons.py":
-            continue
+    for file in sorted([*(ROOT / "workflows" / kind).glob("*.py"), *(ROOT / "activities").glob("*.py")]):
         tree = ast.parse(file.read_text())
+        imported = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+        if file.parent.name == "activities" and not any(f"workflows.{kind}" in module for module in imported):
+            continue
         for node in ast.walk(tree):
             for child in ast.iter_child_nodes(node):
                 child.parent = node  # type: ignore[attr-defined]
