@@ -26,8 +26,6 @@ html_show_sphinx = False
 html_copy_source = False
 exclude_patterns = ["README.md"]
 myst_heading_anchors = 4
-# Pages are listed by patterns, so that one that is not written yet does not break the build of the others.
-suppress_warnings = ["toc.empty_glob"]
 nitpicky = True
 
 
