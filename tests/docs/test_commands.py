@@ -1,6 +1,6 @@
 """The pages' commands are run, and their examples applied, on the whole real stack with the product on it.
 
-A block of `sh` that is not to be run says why in a comment above it (`<!-- not run: … -->`), a page of them first of all
+A block of `sh` that is not to be run says why in a comment above it (`<!-- not run: … -->`), a page in its first line
 (`<!-- commands not run: … -->`). The pages of the kinds come last: their commands end with the examples' deletion.
 """
 
@@ -103,11 +103,14 @@ async def test_every_example_is_admitted_by_a_real_api_server(shell: Shell) -> N
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 async def test_every_command_of_the_page_runs(page: Path, shell: Shell, examples: None) -> None:
+    """In order; all that fail are said together."""
+    failed = []
     for block in to_run(page):
         try:
             await shell.run(block.text)
         except AssertionError as error:
-            raise AssertionError(f"{block}: {error}") from None
+            failed.append(f"{block}: {error}")
+    assert not failed, "\n\n".join(failed)
 
 
 async def test_the_deletions_that_the_pages_show_took_everything_back(shell: Shell, examples: None) -> None:
