@@ -218,7 +218,8 @@ class Accounts:
         account, order = given.spec.account, given.task.ref
         if account is None or not account.scheduled:
             return
-        if key("User", children.user(given.reg, account, 1, None)["metadata"]["name"]) not in projection.created:
+        user = children.user(given.reg, account, 1, None)["metadata"]
+        if key("User", user["namespace"], user["name"]) not in projection.created:
             return
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         about = {"apiVersion": KEYSTONE_SERVICE.api_version, "kind": KEYSTONE_SERVICE.kind, "name": order.name,
@@ -262,7 +263,5 @@ class Accounts:
         values = {name: b64decode(value) for name, value in source["data"].items()}
         fingerprints = {name: fingerprint(value) for name, value in values.items()}
         content = Content(digest=delivery.digest(values["clouds.yaml"]), source=fingerprints)
-        consumer = {"name": delivery.consumer_name(reg.order), "namespace": reg.order.namespace}
-        secrets = (source, {"kind": "Secret", "metadata": consumer})
-        await projection.get(*given.delivery_objects(), *secrets)
+        await projection.get(*given.delivery_objects(), source, delivery.consumer(reg.order))
         return lambda seen: judge_publish(reg, generation, content, seen)

@@ -160,7 +160,7 @@ class Projection:
 
     async def _act(self, write: Write) -> None:
         await self._lent().lift()
-        kind, live = KINDS[write.kind], self._children.get(key(write.kind, write.name))
+        kind, live = KINDS[write.kind], self._children.get(key(write.kind, write.namespace, write.name))
         match write.act:
             case Act.CLAIM:
                 await self._claim(write)
@@ -205,7 +205,7 @@ class Projection:
             write.kind, await apply_onto(self._at(write.kind), kind, body, live.metadata.uid if live else None)
         )
         if live is None:
-            self.created.add(key(write.kind, write.name))
+            self.created.add(key(write.kind, write.namespace, write.name))
 
     async def _delete(self, kind: Kind, child: KorcObject) -> None:
         """Deletes a child of the order. A managed one without an id goes only as it was judged: K-ORC, which deletes
@@ -217,7 +217,7 @@ class Projection:
         version = "" if settled else meta.resource_version
         left = await self._at(kind.kind).delete(kind, meta.namespace, meta.name, meta.uid, version)
         if left is None:
-            self._children.pop(key(kind.kind, meta.name), None)
+            self._children.pop(key(kind.kind, meta.namespace, meta.name), None)
         else:
             self._written(kind.kind, left)
 
@@ -279,7 +279,7 @@ class Projection:
     async def _get(self, kind: str, namespace: str, name: str) -> None:
         raw = await self._at(kind).get(KINDS[kind], namespace, name)
         if raw is None:
-            self._children.pop(key(kind, name), None)
+            self._children.pop(key(kind, namespace, name), None)
         else:
             self._learn(kind, raw)
 
@@ -298,10 +298,11 @@ class Projection:
     def _learn(self, kind: str, raw: Object) -> None:
         """Takes an object as it is now; a version that is no newer than what is known already is no news."""
         child = child_of(raw, self._stands_for)
-        known = self._children.get(key(kind, child.metadata.name))
+        name = key(kind, child.metadata.namespace, child.metadata.name)
+        known = self._children.get(name)
         if known is not None and known.metadata.uid == child.metadata.uid and not _newer(child, known):
             return
-        self._children[key(kind, child.metadata.name)] = child
+        self._children[name] = child
         if self._marks.own(child.metadata):
             self._places.add((kind, child.metadata.namespace))
         self._moved.set()
@@ -364,7 +365,7 @@ class Projection:
             async for event in self._at(kind).watch(
                 KINDS[kind], namespace, "", name=name, seconds=seconds, metadata_only=True
             ):
-                known, meta = self._children.get(key(kind, name)), event["object"]["metadata"]
+                known, meta = self._children.get(key(kind, namespace, name)), event["object"]["metadata"]
                 if event["type"] == "DELETED":
                     self._forget(kind, event["object"])
                 elif event["type"] != "BOOKMARK" and (
@@ -375,7 +376,7 @@ class Projection:
             _log.debug("stopped following %s %s: %s", kind, name, error)
 
     def _forget(self, kind: str, raw: Object) -> None:
-        name = key(kind, raw["metadata"]["name"])
+        name = key(kind, raw["metadata"]["namespace"], raw["metadata"]["name"])
         known = self._children.get(name)
         if known is not None and known.metadata.uid == raw["metadata"]["uid"]:
             del self._children[name]

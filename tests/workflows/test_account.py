@@ -199,7 +199,7 @@ def test_an_account_keeps_the_domain_it_is_bound_to_when_the_plane_renames_its_o
     live.drop(children.user(live.reg, user, 1, None))
     says(judged(live, user), "ProbingForCollision", (Act.CREATE, USER_PROBE))
     probe = next(write for write in judged(live, user).do).body
-    project = live.children[f"Project/{P}project"].spec["resource"]
+    project = live.children[f"Project/openstack/{P}project"].spec["resource"]
     assert probe["spec"]["import"]["filter"]["domainRef"] == project["domainRef"]
 
 
@@ -379,7 +379,20 @@ def test_a_generation_that_cannot_be_read_is_the_first() -> None:
 def test_an_applied_password_that_is_nowhere_any_more_is_replaced_by_the_next() -> None:
     live = Live()
     whole(live)
-    live.children.pop("/".join(secret(1)))
+    live.drop(delivery.password_secret(live.reg, 1))
+    says(judged(live), "WaitingForServiceAccounts", (Act.CREATE, secret(2)))
+
+
+@pytest.mark.row("S12", "A11")
+def test_a_tenants_secret_of_a_passwords_name_stands_for_no_password() -> None:
+    """Beside the order its owner may write what they like: under that name, with both labels."""
+    live = Live()
+    whole(live)
+    hostile = delivery.password_secret(live.reg, 1)
+    hostile["metadata"] = {**hostile["metadata"], "namespace": "team-a"}
+    live.put(hostile, data={"password": "theirs"})
+    says(judged(live), "AccountProvisioned")
+    live.drop(delivery.password_secret(live.reg, 1))
     says(judged(live), "WaitingForServiceAccounts", (Act.CREATE, secret(2)))
 
 
@@ -387,11 +400,11 @@ def test_a_password_that_was_lost_before_it_was_applied_is_made_anew() -> None:
     """K-ORC waits for the Secret that the user refers to; nobody knows its password yet."""
     live = Live()
     whole(live, applied=None)
-    live.children.pop("/".join(secret(1)))
+    live.drop(delivery.password_secret(live.reg, 1))
     put_user(live, WORKING, applied=None, id_="")
     says(judged(live), "WaitingForServiceAccounts", (Act.CREATE, secret(1)))
     whole(live, generation=2, applied=1)
-    live.children.pop("/".join(secret(2)))
+    live.drop(delivery.password_secret(live.reg, 2))
     says(judged(live), "WaitingForServiceAccounts", (Act.CREATE, secret(2)))
 
 

@@ -56,7 +56,7 @@ class Scene:
     def put(self, body: Object, status: Object | None = None, **more: Any) -> None:
         meta = {"uid": "x", "resourceVersion": "1", "generation": 1, **body["metadata"], **more.pop("metadata", {})}
         made = {"spec": {}, **body, **more, "metadata": meta, "status": status or {}}
-        self.objects[key(body["kind"], meta["name"])] = KorcObject.model_validate(made)
+        self.objects[key(body["kind"], meta["namespace"], meta["name"])] = KorcObject.model_validate(made)
 
     def server(self) -> None:
         self.put(children.mariadb(self.want), READY)
@@ -360,7 +360,7 @@ def test_the_identity_is_not_looked_for_once_it_has_served() -> None:
     scene.server()
     scene.client()
     scene.credential()
-    del scene.objects["ServiceAccount/order-db-creds"]
+    del scene.objects["ServiceAccount/openstack/order-db-creds"]
     assert judged(scene).verdict.status
 
 
@@ -592,7 +592,7 @@ def test_deletes_come_in_order_and_the_policy_in_force_before_the_database() -> 
     scene = Scene(ordered())
     scene.credential()
     scene.put(children.delivered(scene.want))
-    del scene.objects[f"Secret/{children.credentials_name(scene.want.order)}"]  # External Secrets' own; it goes with it
+    del scene.objects[f"Secret/openstack/{children.credentials_name(scene.want.order)}"]  # External Secrets' own; it goes with it
 
     def acts(removing: Removing) -> list[str]:
         return [f"{write.act.name} {write.kind}" for write in removing.do]

@@ -58,7 +58,7 @@ def everything(reg: Registration, blocks: tuple[Catalog, Account]) -> list[dict[
         children.user(reg, user, 1, "1"),
         *(children.role_import(reg, role) for role in children.roles(user)),
         *(children.assignment(reg, role) for role in children.roles(user)),
-        delivery.password_secret(reg, 1, "secret"),
+        delivery.password_secret(reg, 1),
         delivery.source(reg, user, "secret"),
         delivery.push_secret(reg, "0" * 64),
         delivery.external_secret(reg, "0" * 64, "1-a"),

@@ -11,6 +11,7 @@ from tests.workflows.test_registration import FULL, P, everything, spec
 from tests.workflows.things import ABSENT, NOW, REFUSED, condition, plane, stopped
 from workflows.api.keystoneservice import Account, Catalog
 from workflows.keystoneservice import children, delivery, sweep
+from workflows.scaffold.child import key
 from workflows.scaffold.removal import Removing, judge_removal
 from workflows.scaffold.verdict import Act
 
@@ -134,7 +135,7 @@ def test_what_was_pushed_to_a_store_that_is_gone_is_let_go_of_after_a_while() ->
         push["spec"]["deletionPolicy"] = policy
         made = live.put(push, condition("Ready", "False", "Errored", message), deleting=True, finalizers=("eso",))
         meta = made.metadata.model_copy(update={"deletion_timestamp": NOW - timedelta(seconds=seconds)})
-        live.children[f"PushSecret/{meta.name}"] = made.model_copy(update={"metadata": meta})
+        live.children[key("PushSecret", meta.namespace, meta.name)] = made.model_copy(update={"metadata": meta})
         return removal(live)
 
     def acts(found: Removing) -> list[Act]:

@@ -17,7 +17,7 @@ from workflows.keystoneservice.blocks import blocking, false, held, said, writes
 from workflows.keystoneservice.children import Registration
 from workflows.keystoneservice.gates import undeclared
 from workflows.scaffold import gated, korc
-from workflows.scaffold.child import Body, Found, Seen, Standing, judge_child, key, write
+from workflows.scaffold.child import Found, Seen, Standing, judge_child, key, write
 from workflows.scaffold.naming import keystone_name_key
 from workflows.scaffold.ownership import Marks
 from workflows.scaffold.removal import Removing
@@ -76,7 +76,7 @@ def password(account: Account, user: KorcObject | None, seen: Seen, reg: Registr
     kept = Password(generation=now, mark=str(now) if mark is None else mark)
     if not applied_password(user):
         return kept
-    current = seen.children.get(key("Secret", delivery.password_name(reg.order, now)))
+    current = seen.of(delivery.password_secret(reg, now))
     applied = applied_password(user) == delivery.password_name(reg.order, now)
     lost = applied and current is None
     recorded_only = applied and account.adopt and now == 1 and not _published(reg, current, seen)
@@ -87,7 +87,7 @@ def password(account: Account, user: KorcObject | None, seen: Seen, reg: Registr
 
 def _published(reg: Registration, secret: KorcObject | None, seen: Seen) -> bool:
     """Whether this password is the one that the service was given: then it is no first one of a user taken over."""
-    source = seen.children.get(key("Secret", delivery.source_name(reg.order)))
+    source = seen.of(delivery.source_secret(reg))
     return secret is not None and source is not None and source.data.get("password") == secret.data.get("password")
 
 
@@ -227,7 +227,7 @@ def _judge_user(reg: Registration, account: Account, wanted: Password, seen: See
 
 def _judge_secret(reg: Registration, wanted: Password, seen: Seen) -> Found:
     """The wanted generation's Secret has to be there before a User refers to it. Its value is made as it is written."""
-    body = _secret(reg, wanted.generation)
+    body = delivery.password_secret(reg, wanted.generation)
     live = seen.of(body)
     if live is None:
         message = f"Generation {wanted.generation} of the password is about to be made."
@@ -267,22 +267,17 @@ def _superseded(reg: Registration, wanted: Password, seen: Seen) -> tuple[Write,
 
     Later ones are of a User that is no more, say: the rotations to come must not find their passwords made already.
     """
-    start, marks = children.password_prefix(reg.order), children.marks(reg.order, reg.uid)
+    marks = children.marks(reg.order, reg.uid)
+    start = key("Secret", reg.plane.namespace, children.password_prefix(reg.order))
     return tuple(
-        write(Act.DELETE, _secret(reg, old))
+        write(Act.DELETE, delivery.password_secret(reg, old))
         for name, child in seen.children.items()
-        if name.startswith(f"Secret/{start}")
+        if name.startswith(start)
         and marks.own(child.metadata)
         and (old := delivery.generation_of(child.metadata.name)) is not None
         and old != wanted.generation
         and not child.deleting
     )
-
-
-def _secret(reg: Registration, generation: int) -> Body:
-    """A password Secret without its password."""
-    meta = children.metadata(reg, delivery.password_name(reg.order, generation), reg.plane.namespace)
-    return {"kind": "Secret", "metadata": meta}
 
 
 def _with_domain(chain: list[Found], domain: Found, now: datetime) -> list[Found]:
@@ -307,7 +302,7 @@ def _status(reg: Registration, account: Account, wanted: Password, live: Account
     project = _own(seen.of(children.project(reg, account)), marks)
     rotated = live.last_password_rotation
     if wanted.generation > 1 and live.password_generation != wanted.generation:
-        made = seen.of(_secret(reg, wanted.generation))
+        made = seen.of(delivery.password_secret(reg, wanted.generation))
         when = (made.metadata.creation_timestamp if made else None) or seen.now
         rotated = when.strftime("%Y-%m-%dT%H:%M:%SZ")
     status = AccountStatus(

@@ -107,8 +107,8 @@ def _ours(kinds: Sequence[str], marks: Marks, seen: Seen, keep: Callable[[str], 
     """The order's children that do not stay: by kind, and of one kind the managed before the others."""
     ours: list[tuple[str, KorcObject]] = []
     for each, child in seen.children.items():
-        kind, _, name = each.partition("/")
-        if kind in kinds and not keep(name) and marks.sweeps(kind, child.metadata):
+        kind = each.partition("/")[0]
+        if kind in kinds and not keep(child.metadata.name) and marks.sweeps(kind, child.metadata):
             ours.append((kind, child))
     return sorted(ours, key=lambda each: (kinds.index(each[0]), _unmanaged(each[1]), each[1].metadata.name))
 
