@@ -11,7 +11,7 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -209,9 +209,13 @@ class Cluster:
         # An object that nothing holds is gone at once, and the answer is a Status, or the object as it last was.
         return answer if (answer.get("metadata") or {}).get("finalizers") else None
 
-    async def delete_all(self, kind: Kind, namespace: str, labels: Mapping[str, str]) -> None:
-        """Asks for the deletion of every object that carries the labels, in one request."""
-        await self._request("DELETE", kind, namespace, query={"labelSelector": selector(labels)})
+    async def delete_all(
+        self, kind: Kind, namespace: str, labels: Mapping[str, str], keep: Collection[str] = ()
+    ) -> None:
+        """Asks for the deletion of every object that carries the labels, but for these names, in one request."""
+        query = {"labelSelector": selector(labels)}
+        query |= {"fieldSelector": ",".join(f"metadata.name!={name}" for name in keep)} if keep else {}
+        await self._request("DELETE", kind, namespace, query=query)
 
     async def watch(
         self,

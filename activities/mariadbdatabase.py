@@ -172,9 +172,9 @@ class MariaDBDatabases:
         if given.task.order.paused:
             return replace(given, bao=bao), values(raw)
         if not complete(raw):
-            projection.follow_one("Secret", namespace, client["name"])
+            projection.follow_secret(namespace, client["name"])
         if not provision.issued(want, projection.seen):
-            projection.follow_one("Secret", namespace, children.credentials_name(want.order))
+            projection.follow_secret(namespace, children.credentials_name(want.order))
         return replace(given, bao=bao), values(raw)
 
     async def _has_role(self, given: Given, pen: Pen | None, client: Mapping[str, bytes], *, ask_openbao: bool) -> bool:

@@ -54,6 +54,7 @@ PURE = (
     "workflows.keystoneservice.children",
     "workflows.keystoneservice.delivery",
     "workflows.keystoneservice.gates",
+    "workflows.keystoneservice.identity",
     "workflows.keystoneservice.publish",
     "workflows.keystoneservice.reasons",
     "workflows.keystoneservice.sweep",

@@ -93,10 +93,10 @@ async def test_an_error_of_publishing_keeps_what_is_known_of_the_account(serve: 
 
 async def test_a_clearing_that_is_refused_reads_as_such(serve: Serve) -> None:
     world = ServiceWorld("retry-refused")
-    world.account = ClusterError("patching", 403, reasons.TRANSPORT_RETRY_FAILED, "no right")
+    world.account = ClusterError("patching", 403, steps.TRANSPORT_RETRY_FAILED, "no right")
     async with serve(world) as flow:
         await flow.ring()
-        await until(lambda: world.reasons == (reasons.CATALOG_REGISTERED, reasons.TRANSPORT_RETRY_FAILED))
+        await until(lambda: world.reasons == (reasons.CATALOG_REGISTERED, steps.TRANSPORT_RETRY_FAILED))
 
 
 @pytest.mark.row("S20")

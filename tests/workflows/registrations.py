@@ -23,6 +23,7 @@ class Live:
         self.reg: Registration = registration(over=over)
         self.children: dict[str, KorcObject] = {}
         self.claims: dict[str, str] = {}
+        self.unserved: frozenset[str] = frozenset()
 
     @property
     def me(self) -> str:
@@ -59,7 +60,7 @@ class Live:
 
     @property
     def seen(self) -> Seen:
-        return Seen(children=dict(self.children), claims=dict(self.claims), now=NOW)
+        return Seen(children=dict(self.children), claims=dict(self.claims), unserved=self.unserved, now=NOW)
 
 
 NOTHING_SWEPT = Removing()

@@ -592,7 +592,9 @@ def test_deletes_come_in_order_and_the_policy_in_force_before_the_database() -> 
     scene = Scene(ordered())
     scene.credential()
     scene.put(children.delivered(scene.want))
-    del scene.objects[f"Secret/openstack/{children.credentials_name(scene.want.order)}"]  # External Secrets' own; it goes with it
+    del scene.objects[
+        f"Secret/openstack/{children.credentials_name(scene.want.order)}"
+    ]  # External Secrets' own; it goes with it
 
     def acts(removing: Removing) -> list[str]:
         return [f"{write.act.name} {write.kind}" for write in removing.do]

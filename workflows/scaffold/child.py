@@ -29,10 +29,12 @@ class Seen(Model):
 
     children  by `key`
     claims    who holds a claim, by the Lease's name, as far as it was asked
+    unserved  kinds that the API server does not serve, of those that an order can do without
     """
 
     children: dict[str, KorcObject] = Field(default_factory=dict)
     claims: dict[str, str] = Field(default_factory=dict)
+    unserved: frozenset[str] = frozenset()
     now: datetime
 
     def of(self, body: Body) -> KorcObject | None:

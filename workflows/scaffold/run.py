@@ -212,7 +212,11 @@ class Run:
             raise Moved
 
     def trouble_verdict(self, type_: str, reason: str, trouble: Trouble) -> Outcome:
-        """The `…Error` verdict of a step that could not be done; a whole pass follows after a growing pause."""
+        """The `…Error` verdict of a step that could not be done; a whole pass follows after a growing pause.
+
+        A step that may not clear a transport error says so by a reason of its own.
+        """
+        reason = trouble.type if trouble.type == steps.TRANSPORT_RETRY_FAILED else reason
         text = f"{trouble} (tried again after a pause)"
         verdict = Verdict(type=type_, status=False, reason=reason, message=text, again=self._pause(), trouble=True)
         return Outcome(verdicts=(verdict,))
