@@ -192,9 +192,9 @@ class Projection:
             case Act.UNLATCH if live is not None:
                 await self._unlatch(kind, live)
             case Act.PATCH if live is not None:
-                self._written(write.kind, await self._patch(kind, live, write.body))
+                await self._patch(kind, live, write.body)
             case Act.DETACH if live is not None:
-                self._written(write.kind, await self._detach(kind, live))
+                await self._detach(kind, live)
         _log.info("%s", write.act.value, extra={"order": self._ref.workflow_id, "child": f"{write.kind} {write.name}"})
 
     async def _claim(self, write: Write) -> None:
@@ -264,26 +264,33 @@ class Projection:
             _log.info("the clearing could not be stamped: %s", error)
         self._written(kind.kind, live)
 
-    async def _patch(self, kind: Kind, child: KorcObject, body: Object) -> Object:
-        """Sets fields of that very object, whatever else is written to it meanwhile."""
-        meta = child.metadata
-        return await self._at(kind.kind).patch(kind, meta.namespace, meta.name, {"metadata": {"uid": meta.uid}, **body})
+    async def _patch(self, kind: Kind, child: KorcObject, body: Object, *, exact: bool = False) -> None:
+        """Sets fields of that very object, if it is still there.
 
-    async def _detach(self, kind: Kind, child: KorcObject) -> Object:
+        exact  nobody may have written it since it was read; otherwise whatever else is written to it meanwhile stays
+        """
+        meta = child.metadata
+        only = {"uid": meta.uid, **({"resourceVersion": meta.resource_version} if exact else {})}
+        try:
+            live = await self._at(kind.kind).patch(kind, meta.namespace, meta.name, {"metadata": only, **body})
+        except ClusterError as error:
+            if error.status != 404 or isinstance(error, NotServed):
+                raise
+            self._children.pop(key(kind.kind, meta.namespace, meta.name), None)
+        else:
+            self._written(kind.kind, live)
+
+    async def _detach(self, kind: Kind, child: KorcObject) -> None:
         """Makes the child's controller forget what it made of it instead of deleting that, when the child goes."""
         meta, pushed = child.metadata, kind.kind == "PushSecret"
-        body = {
-            "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
-            "spec": {"deletionPolicy": "None"} if pushed else {"managedOptions": {"onDelete": "detach"}},
-        }
-        live = await self._cluster.patch(kind, meta.namespace, meta.name, body)
+        spec = {"deletionPolicy": "None"} if pushed else {"managedOptions": {"onDelete": "detach"}}
+        await self._patch(kind, child, {"spec": spec}, exact=True)
         _log.warning(
             "let go of what was pushed to a store that is gone: it stays in OpenBao"
             if pushed
             else "let go of a resource in Keystone that may be a stranger's: it stays when the child is deleted",
             extra={"order": self._ref.workflow_id, "child": f"{kind.kind} {meta.namespace}/{meta.name}"},
         )
-        return live
 
     def _at(self, kind: str) -> Cluster:
         return self._elsewhere.get(kind, self._cluster)
@@ -319,7 +326,7 @@ class Projection:
             if kind not in self._may_lack:
                 raise
             self._unserved.add(kind)
-            _log.info("nothing is there: %s", error, extra={"order": self._ref.workflow_id})
+            _log.debug("nothing is there: %s", error, extra={"order": self._ref.workflow_id})
 
     def _written(self, kind: str, raw: Object) -> None:
         """Takes the answer to a write; what came after the first of a kind is heard when its stream begins."""

@@ -45,10 +45,8 @@ async def claims(registered: Registered, ref: OrderRef) -> int:
 async def test_another_identity_is_made_anew_and_the_one_before_is_taken_back(registered: Registered) -> None:
     await registered.plane()
     ref = await registered.ready()
-    keystone, before = (
-        registered.korc.keystone,
-        {each: await uid(registered, ref, each) for each in ("user", "service")},
-    )
+    keystone = registered.korc.keystone
+    before = {each: await uid(registered, ref, each) for each in ("user", "service")}
     await put_back(registered, ref, account=OTHER, catalog=ENTRY)
     await registered.one_pass(ref)
     assert await registered.reasons(ref) == ("WaitingForCatalog", "WaitingForServiceAccounts")

@@ -1,4 +1,4 @@
-"""What comes back out of a backup, or what a tenant writes to look like it: a registration's labels on what is not its."""
+"""A registration's labels on what it does not declare: back out of a backup, or written by a tenant."""
 
 from __future__ import annotations
 

@@ -248,7 +248,7 @@ def test_that_all_is_well_is_nothing_new_until_somebody_writes(house: House, kin
 def test_a_child_that_comes_back_undeclared_rings_at_once_and_one_that_is_declared_does_not(
     house: House, kind: Kind
 ) -> None:
-    """Out of a backup it comes without a word of its controller, and soon all is well with it: it must go all the same."""
+    """Out of a backup without a word of its controller, and soon with all well with it: it must go all the same."""
     ear, start = house.ear(kind), prefix(service())
     declared = order("images")
     declared["spec"] |= {

@@ -33,7 +33,7 @@ def judge_publish(reg: Registration, generation: int, content: Content | None, s
     """
     if content is None:
         name = f"Secret {reg.plane.namespace}/{delivery.password_name(reg.order, generation)}"
-        return _wait(f"{name} has no password to deliver.")
+        return _wait(f"{name} has no password to deliver; the update `rotate` makes the next one.")
     if (decision := _unless_declared(reg, delivery.source_secret(reg), seen, content.source)) is not None:
         return decision
     push = delivery.push_secret(reg, content.digest)
