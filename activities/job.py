@@ -6,6 +6,8 @@ import time
 from dataclasses import dataclass
 from typing import ClassVar
 
+from temporalio import activity
+
 from activities.cluster import Cluster, Kind
 from activities.pen import Pen
 from workflows.api.controlplane import ControlPlane
@@ -37,11 +39,16 @@ class Job:
         return {"order": self.task.ref.workflow_id}
 
     def pen(self, *, deleting: bool = False, begun: float | None = None) -> Pen | None:
-        """The right to write, since the step began or from now on; a paused order gives none."""
+        """The right to write, since the step began or from now on; a paused order gives none.
+
+        Before its first write a step looks at the plane again, but for the first attempt of a removal: the step just
+        before it has read nothing else.
+        """
         task = self.task
         if task.order.paused:
             return None
-        plane = task.order.plane_key if task.plane is not None else ""
+        looks = task.plane is not None and not (deleting and activity.info().attempt == 1)
+        plane = task.order.plane_key if looks else ""
         return Pen(
             self.home, self.kind, task.ref, task.order.uid,
             deleting=deleting, begun=begun or time.monotonic(), planes=self.management, plane=plane,

@@ -195,10 +195,13 @@ class Accounts:
             await projection.get(*given.delivery_objects())
             if given.task.ref.namespace != namespace:
                 await projection.list(given.task.ref.namespace, (sweep.SECRETS,))
-        if account is not None and not block.whole and not given.new:
-            await projection.list(namespace, (sweep.SECRETS,), contents=True)
-        if account is not None and account.adopt:
-            await projection.get(delivery.source_secret(reg))
+        if account is not None and (block.whole or not given.new):
+            if not block.whole:
+                await projection.list(namespace, (sweep.SECRETS,), contents=True)
+            live = projection.seen.of(user)
+            current = delivery.password_secret(reg, generation_of(live) if live else 1)
+            taken = [delivery.source_secret(reg)] if account.adopt else []
+            await projection.get(*(each for each in (current, *taken) if projection.seen.of(each) is None))
         removal, status = given.removal(_UNDECLARED if account is None else _SWEPT, block), given.status
         return lambda seen: judge_account(reg, account, status, seen, removal(seen), block.replaced(seen).was), block
 

@@ -108,16 +108,18 @@ class Given(Job):
             await projection.get(*wanted)
             if self.new and not projection.seen.children:
                 return Block(block)
-        if believed:
-            await projection.get(*(probe for child in wanted if (probe := _probe_of(child, probes, projection.seen))))
-            return Block(block)
-        await projection.list(self.plane.namespace, sweep.KINDS[block], contents=True)
+        if not believed:
+            await projection.list(self.plane.namespace, sweep.KINDS[block], contents=True)
         missing = [body for body in wanted if projection.seen.of(body) is None]
-        await projection.get(*missing)
+        await projection.get(*([] if believed else missing))
+        asked = [probe for child in wanted if (probe := _probe_of(child, probes, projection.seen)) is not None]
+        await projection.get(*(probe for probe in asked if projection.seen.of(probe) is None))
         begins = any(body["metadata"]["name"] in probes for body in missing)
-        reg, spec, seen = self.reg, self.spec, projection.seen
-        if not identity.replaced(block, reg, spec, seen, None).names:
-            return Block(block, whole=True, begins=begins)
+        order, reg, spec, seen = self.task.order, self.reg, self.spec, projection.seen
+        # What the spec declares is what it was when a pass found it so: a difference is somebody's edit.
+        settled = gates.swept(order.status, order.generation, block)
+        if settled or not identity.replaced(block, reg, spec, seen, None).names:
+            return Block(block, whole=not believed, begins=begins)
         held = await projection.held(reg.plane.namespace, identity.telling(block, reg, spec, seen))
         return Block(block, True, lambda seen: identity.replaced(block, reg, spec, seen, held), begins=True)
 

@@ -52,7 +52,10 @@ async def test_a_block_that_comes_back_undeclared_goes(registered: Registered) -
     await registered.plane()
     ref = await registered.ready(account=None)
     before = await registered.names()
-    made = {"metadata": restored(registered, ref, "user"), "spec": imported(name="images")}
+    made = {
+        "metadata": restored(registered, ref, "user"),
+        "spec": imported(name="images", domainRef="cp-domain-default"),
+    }
     await registered.admin.create(KORC_USER, made)
     store = {"kind": "SecretStore", "name": "openbao-tenant-store"}
     push = {
