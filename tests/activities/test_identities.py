@@ -27,10 +27,16 @@ def _short_lingering(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def put_back(registered: Registered, ref: OrderRef, **blocks: Object) -> None:
-    """Each block taken out and put back as another, which no pass sees: K-ORC is given no time in between."""
+    """Each block taken out and put back as another, which no pass sees: nothing is given time in between.
+
+    A registration must declare something, so one that has a single block declares an entry of the catalog meanwhile.
+    """
+    spec = (await registered.world.live(ref))["spec"]
     for block, declared in blocks.items():
-        await registered.edit(ref, **{block: None})
-        await registered.edit(ref, **{block: declared})
+        alone = not {"catalog", "account"} <= spec.keys()
+        meanwhile = {"catalog": {"serviceType": "meanwhile"}} if alone else {}
+        await registered.edit(ref, **{block: None, **meanwhile})
+        await registered.edit(ref, **{**dict.fromkeys(meanwhile), block: declared})
 
 
 async def uid(registered: Registered, ref: OrderRef, suffix: str) -> str:
