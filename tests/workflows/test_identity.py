@@ -116,7 +116,7 @@ def test_another_service_goes_with_its_endpoints() -> None:
         gone = identity.replaced("catalog", live.reg, spec(new, None), live.seen, frozenset())
         assert gone.names == {f"{P}service", f"{P}endpoint-public"}
         kinds, marks = sweep.KINDS["catalog"], children.marks(live.reg.order, live.reg.uid)
-        swept = judge_removal(kinds, marks, live.reg.plane, live.seen, lambda name, gone=gone: name not in gone.names)
+        swept = judge_removal(kinds, marks, live.reg.plane, live.seen, lambda name: name == f"{P}service-probe")
         decision = judge_catalog(live.reg, new, live.seen, swept, gone.was)
         assert decision.verdict.reason == "WaitingForCatalog"
         assert "service 'images' of type 'image'" in decision.verdict.message
