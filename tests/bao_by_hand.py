@@ -78,10 +78,11 @@ class Server:
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[Server]:
-    """One that lets everybody in who has a certificate of its authority."""
+def serving(folder: Path, *hosts: str) -> Iterator[Server]:
+    """One that lets everybody in who has a certificate of its authority, which is the folder's. `hosts` is what its own
+    certificate is for, where that is not this machine."""
     ca = authority(folder, "ca")
-    pair = issue(ca, folder, "server", ("localhost", "127.0.0.1"))
+    pair = issue(ca, folder, f"server{len(hosts)}", hosts or ("localhost", "127.0.0.1"))
     made = Server(0, ca, issue(ca, folder, "client"))
     made.says(f"POST {LOGIN}", 200, {"auth": {"client_token": TOKEN}})
     made.says(f"POST {REVOKE_SELF}", 204, b"")

@@ -220,6 +220,10 @@ async def test_another_authority_is_not_trusted_and_plain_http_not_spoken(
     error = await refusal(client, server, pair={**server.pair, "ca.crt": other.certificate.read_bytes()})
     assert "certificate verify failed" in str(error)
     assert "0x" not in str(error)
+    with serving(tmp_path, "elsewhere.example.org") as other_host:
+        error = await refusal(client, other_host)
+        assert "certificate verify failed" in str(error)
+        assert other_host.asked == []
     error = await refusal(client, server, bao=Bao(server=f"http://127.0.0.1:{server.port}"))
     assert "not https://" in str(error)
     assert server.asked == []
