@@ -80,11 +80,10 @@ async def connect(settings: ConnectionSettings, *, identity: str, runtime: Runti
         except (RuntimeError, RPCError) as error:
             if why := credentials.why_refused(error, settings):
                 raise TemporalUnusable(why) from None
-            hint = "" if shown.tls else " (if it speaks TLS, set C5C3_TEMPORAL_TLS=true)"
             _log.warning(
                 "waiting for Temporal at %s%s, next look in %g s: %s",
                 settings.temporal_address,
-                hint if "transport error" in str(error) else "",
+                credentials.hint(error, shown),
                 pause,
                 _short(error),
             )
