@@ -102,23 +102,32 @@ def _forbidden(kind: Kind, error: ClusterError) -> CannotStart:
 
 async def _check_alone(cluster: Cluster, namespace: str) -> None:
     """The reference operator is running when its Lease has a holder and is renewed while we look."""
-    first = await _lease(cluster, namespace)
-    if not first.get("holderIdentity"):
-        return
-    _log.info("looking whether the reference operator (%s) is running", first["holderIdentity"])
+    holder, renewed = await renewal(cluster, namespace, REFERENCE_LEASE)
+    if renewed:
+        raise CannotStart(
+            f"the reference operator is running: {holder} renews the Lease {namespace}/{REFERENCE_LEASE}, and two"
+            " writers would fight over every status. Scale it to zero, or set C5C3_SERVE_BESIDE_REFERENCE=true if it"
+            " serves other kinds only"
+        )
+
+
+async def renewal(cluster: Cluster, namespace: str, name: str) -> tuple[str, bool]:
+    """Who holds the Lease, if anybody, and whether it was renewed while we looked. A stopped holder takes a while."""
+    first = await _lease(cluster, namespace, name)
+    holder = str(first.get("holderIdentity") or "")
+    if not holder:
+        return "", False
+    _log.info("looking whether %s renews the Lease %s/%s", holder, namespace, name)
     end = asyncio.get_running_loop().time() + _RENEWED_WITHIN
     while asyncio.get_running_loop().time() < end:
         await asyncio.sleep(_LOOK_SECONDS)
-        now = await _lease(cluster, namespace)
+        now = await _lease(cluster, namespace, name)
         if now.get("holderIdentity") and now != first:
-            raise CannotStart(
-                f"the reference operator is running: {now['holderIdentity']} renews the Lease"
-                f" {namespace}/{REFERENCE_LEASE}, and two writers would fight over every status. Scale it to zero, or"
-                " set C5C3_SERVE_BESIDE_REFERENCE=true if it serves other kinds only"
-            )
+            return str(now["holderIdentity"]), True
+    return holder, False
 
 
-async def _lease(cluster: Cluster, namespace: str) -> dict[str, Any]:
-    lease = await cluster.get(LEASE, namespace, REFERENCE_LEASE)
+async def _lease(cluster: Cluster, namespace: str, name: str) -> dict[str, Any]:
+    lease = await cluster.get(LEASE, namespace, name)
     spec: dict[str, Any] = (lease or {}).get("spec") or {}
     return spec

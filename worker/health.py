@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 
 from aiohttp import web
+from opentelemetry import metrics
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
@@ -26,6 +27,10 @@ _QUEUES = {
     "workflow": TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
     "activity": TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
 }
+
+_polling = metrics.get_meter("c5c3.worker").create_gauge(
+    "c5c3_worker_polling", description="Whether Temporal has lately seen this worker poll"
+)
 
 Why = Callable[[], Awaitable[str]]
 """Why the program is not ready; empty when it is."""
@@ -70,10 +75,17 @@ class Polling:
 
 
 async def serve(bind: tuple[str | None, int], why_not_ready: Why, metrics: Callable[[], bytes]) -> web.AppRunner:
-    """Serves the three paths until the runner's `cleanup`. Raises OSError when the address cannot be had."""
+    """Serves the three paths until the runner's `cleanup`. Raises OSError when the address cannot be had.
+
+    Who asks for the metrics is told of the same proof: nobody else need ask.
+    """
 
     async def readyz(_: web.Request) -> web.Response:
         why = await why_not_ready()
         return web.Response(text=f"{why or 'ready'}\n", status=503 if why else 200)
 
-    return await serving.serve(bind, readyz, metrics)
+    async def measured() -> bytes:
+        _polling.set(0 if await why_not_ready() else 1)
+        return metrics()
+
+    return await serving.serve(bind, readyz, measured)

@@ -160,11 +160,14 @@ class WorkerSettings(ConnectionSettings):
 S = TypeVar("S", bound=BaseSettings)
 
 
-def load(settings: type[S]) -> S:
-    """The settings as the environment has them. Raises BadSettings with everything that is wrong, a sentence a line."""
+def load(settings: type[S], **given: Any) -> S:
+    """The settings as the environment has them. Raises BadSettings with everything that is wrong, a sentence a line.
+
+    given  what was said beside the environment, and is above it
+    """
     wrong = [_unknown(name, settings) for name in sorted(os.environ) if _is_unknown(name, settings)]
     try:
-        loaded = settings()
+        loaded = settings(**given)
     except ValidationError as error:
         wrong += [
             _sentence(settings, dict(detail)) for detail in error.errors(include_url=False, include_context=False)

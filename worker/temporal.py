@@ -55,8 +55,13 @@ def data_converter(settings: ConnectionSettings) -> DataConverter:
     )
 
 
-async def connect(settings: ConnectionSettings, *, identity: str, runtime: Runtime | None = None) -> Client:
-    """A client of a server that answered and has our namespace. Waits for the server as long as it takes."""
+async def connect(
+    settings: ConnectionSettings, *, identity: str, runtime: Runtime | None = None, wait: bool = True
+) -> Client:
+    """A client of a server that answered and has our namespace.
+
+    wait  for the server, for as long as it takes; else one that does not answer cannot be used
+    """
     converter = await asyncio.to_thread(data_converter, settings)
     pause = 1.0
     while True:
@@ -80,6 +85,11 @@ async def connect(settings: ConnectionSettings, *, identity: str, runtime: Runti
         except (RuntimeError, RPCError) as error:
             if why := credentials.why_refused(error, settings):
                 raise TemporalUnusable(why) from None
+            if not wait:
+                raise TemporalUnusable(
+                    f"Temporal at {settings.temporal_address} does not answer{credentials.hint(error, shown)}"
+                    f" ({_short(error)}): is that its address?"
+                ) from None
             _log.warning(
                 "waiting for Temporal at %s%s, next look in %g s: %s",
                 settings.temporal_address,

@@ -126,6 +126,8 @@ def _next_steps(console: Console, here: Stack) -> None:
     console.print("In another terminal:\n")
     for line in (
         'eval "$(.venv/bin/python -m deploy.local env)"',
+        "python -m worker.cli list",
+        "python -m worker.cli explain KeystoneService team-b/reports",
         "kubectl -n team-a describe keystoneproject reporting",
         "temporal workflow signal --workflow-id KeystoneProject:team-a/reporting --name resync",
         "temporal workflow update execute --workflow-id KeystoneService:team-b/reports --name rotate",

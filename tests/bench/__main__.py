@@ -138,7 +138,7 @@ class Bench:
 
 async def measure(kind: str, instance: str, runs: int, batches: list[int], rounds: int) -> dict[str, Any]:
     with shown():
-        here = await stack.up(instance, [*PARTS, *(["stores"] if kind == "service" else [])])
+        here = await stack.up(instance, [*PARTS, *(["stores", "standin-roleassignment"] if kind == "service" else [])])
     load = os.getloadavg()
     async with DESKS[kind](here) as desk:
         bench = Bench(here, desk, await history.connect(here))

@@ -14,7 +14,7 @@ from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
-from tests.conftest import temporal_program
+from tests.conftest import Told, temporal_program
 from tests.worker.test_temporal import settings_for
 from tests.worker.toy import Toy
 from worker import assembly, health
@@ -102,13 +102,14 @@ async def test_the_answer_is_kept_for_a_moment(temporal_env: WorkflowEnvironment
         assert proof._until == until
 
 
-async def test_the_three_paths() -> None:
+@pytest.mark.row("O05")
+async def test_the_three_paths(told: Told) -> None:
     why = "starting"
 
     async def why_not_ready() -> str:
         return why
 
-    runner = await health.serve(("127.0.0.1", 0), why_not_ready, lambda: b"# metrics\n")
+    runner = await health.serve(("127.0.0.1", 0), why_not_ready, told.telemetry.prometheus_text)
     base = f"http://127.0.0.1:{runner.addresses[0][1]}"
     async with aiohttp.ClientSession() as session:
 
@@ -118,8 +119,9 @@ async def test_the_three_paths() -> None:
 
         assert await get("/healthz") == (200, "ok\n")
         assert await get("/readyz") == (503, "starting\n")
+        assert "\nc5c3_worker_polling 0.0\n" in (await get("/metrics"))[1]
         why = ""
         assert await get("/readyz") == (200, "ready\n")
-        assert await get("/metrics") == (200, "# metrics\n")
+        assert "\nc5c3_worker_polling 1.0\n" in (await get("/metrics"))[1]
         assert (await get("/elsewhere"))[0] == 404
     await runner.cleanup()

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import unicodedata
+from collections.abc import Mapping
 
 from workflows.scaffold.order import OrderRef
 
 LABEL_LIMIT = 63
 """Longest label value the API server takes."""
+
+WATCHER_LEASE = "c5c3-orders-watcher"
+"""The Lease, in the watcher's namespace, that makes one of several watchers the active one."""
 
 
 def child_prefix(order: OrderRef, segment: str) -> str:
@@ -24,6 +28,19 @@ def ownership_labels(order: OrderRef) -> dict[str, str]:
     """The three labels of every child of an order; the cluster's key is there even when its value is empty."""
     stem = f"c5c3.io/{order.kind.lower()}"
     return {f"{stem}-name": order.name, f"{stem}-namespace": order.namespace, f"{stem}-cluster": order.cluster}
+
+
+def order_named(kind: str, labels: Mapping[str, str], *, at_home: bool = False) -> OrderRef | None:
+    """The order of this kind whose child carries the labels; None when one of them is missing.
+
+    at_home  the kind is served on the management cluster alone, so its children do not name one (contracts 3.1)
+    """
+    stem = f"c5c3.io/{kind.lower()}"
+    name, namespace = labels.get(f"{stem}-name"), labels.get(f"{stem}-namespace")
+    cluster = "" if at_home else labels.get(f"{stem}-cluster")
+    if not name or not namespace or cluster is None:
+        return None
+    return OrderRef(kind=kind, cluster=cluster, namespace=namespace, name=name)
 
 
 def keystone_name_key(name: str) -> str:
