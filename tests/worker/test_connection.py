@@ -17,7 +17,7 @@ from deploy.local import authority, kube
 from deploy.local.authority import LOCAL_NAMES, Pair
 from deploy.local.part import Stack
 from tests.conftest import temporal_program
-from tests.worker.front import Front
+from tests.worker.front import Front, picky
 from tests.worker.program import Program, free_port
 from worker.settings import ConnectionSettings
 from worker.temporal import TemporalUnusable, connect
@@ -101,20 +101,35 @@ async def test_no_tls_where_it_is_spoken(front: Front, caplog: pytest.LogCapture
     assert "(if it speaks TLS, set C5C3_TEMPORAL_TLS=true)" in caplog.messages[0]
 
 
-async def test_client_certificates(
-    front: Front, ca: Pair, other: Pair, client: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_client_certificate_lets_in(
+    front: Front, ca: Pair, client: Pair, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Without one this front closes the connection and says nothing: it is waited for, with a hint."""
     front.accepts = ca
+    async with front.up():
+        found = await connect(settings(front, ca, **pair(client)), identity="test")
+        assert (await found.count_workflows()).count >= 0
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(connect(settings(front, ca), identity="test"), 4)
+    assert "(if it asks for a client certificate, check C5C3_TEMPORAL_TLS_CERT)" in caplog.messages[0]
+
+
+async def test_a_client_certificate_that_is_missing_wrong_or_expired(
+    front: Front, ca: Pair, other: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     wrong = authority.issue(other, tmp_path, "wrong")
     with monkeypatch.context() as past:
         past.setattr(authority, "_YEAR", timedelta(minutes=-1))
         expired = authority.issue(ca, tmp_path, "past")
-    async with front.up():
-        found = await connect(settings(front, ca, **pair(client)), identity="test")
-        assert (await found.count_workflows()).count >= 0
-        for shown in ({}, pair(wrong), pair(expired)):
-            said = await refusal(settings(front, ca, **shown))
-            assert said.startswith(f"Temporal at {front.address} does not accept our client certificate (")
+    with picky(front.serving, ca) as address:
+        for shown, alert in (
+            ({}, "CertificateRequired"),
+            (pair(wrong), "UnknownCA"),
+            (pair(expired), "CertificateExp"),
+        ):
+            wanted = settings(front, ca, **shown).model_copy(update={"temporal_address": address})
+            said = await refusal(wanted)
+            assert said.startswith(f"Temporal at {address} does not accept our client certificate ({alert}")
             assert said.endswith("set C5C3_TEMPORAL_TLS_CERT and C5C3_TEMPORAL_TLS_KEY to a pair that it accepts")
 
 
@@ -129,8 +144,9 @@ async def test_files_that_are_not_what_they_are_for(front: Front, ca: Pair, othe
     assert (await refusal(settings(front, ca, temporal_api_key_file=empty))).endswith("is empty: put the API key there")
     ca.certificate.write_text("no certificate")
     assert (await refusal(settings(front, ca))).endswith("holds no certificate: it is a PEM file with one")
+    wanted = settings(front, ca)
     ca.certificate.unlink()
-    assert (await refusal(settings(front, ca))).endswith("(No such file or directory): mount the Secret with it")
+    assert (await refusal(wanted)).endswith("(No such file or directory): mount the Secret with it")
 
 
 async def test_an_api_key_arrives_and_a_wrong_one_is_told(
