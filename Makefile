@@ -3,7 +3,7 @@ PYTHON ?= python3
 INSTANCE ?= demo
 RUN = .venv/bin/python
 
-.PHONY: demo test check prove bench up down status logs clean
+.PHONY: demo test check docs prove bench up down status logs clean
 
 demo: .venv/ready                 ## the stack, the product, three orders; ARGS=--once takes it all back and exits
 	$(RUN) -m deploy.local.demo --instance $(INSTANCE) $(ARGS)
@@ -13,6 +13,10 @@ test: .venv/ready                 ## everything but the long runs; ARGS go to py
 
 check: .venv/ready                ## seconds, no stack: lint, types, import contracts, pure tests
 	$(RUN) -m tests.check
+
+docs: .venv/ready                 ## the documentation as a site in build/docs; a warning is an error
+	$(RUN) -m sphinx -W --keep-going -q -b html docs build/docs
+	@echo "build/docs/index.html"
 
 prove: .venv/ready                ## the long runs: idle for ten minutes, two hundred orders, killed workers
 	$(RUN) -m pytest -m prove $(ARGS)

@@ -5,7 +5,7 @@ Creation of the Lease is the atomic test; it is marked like a child and goes wit
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 
 from activities.cluster import LEASE, Cluster
@@ -31,6 +31,6 @@ async def holder_of(cluster: Cluster, namespace: str, name: str) -> str | None:
     return str((live.get("spec") or {}).get("holderIdentity") or "") if live else None
 
 
-async def drop(cluster: Cluster, namespace: str, labels: Mapping[str, str]) -> None:
-    """Drops every claim that carries the labels."""
-    await cluster.delete_all(LEASE, namespace, labels)
+async def drop(cluster: Cluster, namespace: str, labels: Mapping[str, str], keep: Collection[str] = ()) -> None:
+    """Drops every claim that carries the labels, but for those of these names."""
+    await cluster.delete_all(LEASE, namespace, labels, keep)

@@ -11,7 +11,7 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -201,7 +201,9 @@ class Cluster:
             answer = await self._request("DELETE", kind, namespace, name, body={"preconditions": only})
         except Conflict:
             _log.debug("not deleted, it is not what was read: %s %s/%s", kind.kind, namespace, name)
-            return await self.get(kind, namespace, name)
+            # Listed, for of some kinds we may not get a single one.
+            found = await self.list(kind, namespace, name=name)
+            return next(iter(found["items"]), None)
         except ClusterError as error:
             if error.status != 404 or isinstance(error, NotServed):
                 raise
@@ -209,9 +211,13 @@ class Cluster:
         # An object that nothing holds is gone at once, and the answer is a Status, or the object as it last was.
         return answer if (answer.get("metadata") or {}).get("finalizers") else None
 
-    async def delete_all(self, kind: Kind, namespace: str, labels: Mapping[str, str]) -> None:
-        """Asks for the deletion of every object that carries the labels, in one request."""
-        await self._request("DELETE", kind, namespace, query={"labelSelector": selector(labels)})
+    async def delete_all(
+        self, kind: Kind, namespace: str, labels: Mapping[str, str], keep: Collection[str] = ()
+    ) -> None:
+        """Asks for the deletion of every object that carries the labels, but for these names, in one request."""
+        query = {"labelSelector": selector(labels)}
+        query |= {"fieldSelector": ",".join(f"metadata.name!={name}" for name in keep)} if keep else {}
+        await self._request("DELETE", kind, namespace, query=query)
 
     async def watch(
         self,

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import copy
 import os
-import shutil
-import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,12 @@ from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.config import ConfigException, kube_config, load_incluster_config
 
 from activities.cluster import SECRET, Cluster, Object
+from activities.keyfile import nameless
 
 REGISTRATION_LABEL = {"sigs.k8s.io/multicluster-runtime-kubeconfig": "true"}
 """Label of a registration Secret (contracts 9.1); its name is the cluster's, its key `kubeconfig`."""
 
-_MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None  # noqa: S108  mkdtemp makes a private folder in it
+_MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None  # noqa: S108  mkstemp makes private files
 
 _RECHECK_SECONDS = 30.0
 _USER_FIELDS = frozenset({"token", "client-certificate-data", "client-key-data", "username", "password"})
@@ -157,21 +158,39 @@ def _refuse_foreign_means(name: str, content: Any) -> None:
 
 
 async def _load(content: Any, configuration: Configuration, base: Path | None, context: str | None = None) -> ApiClient:
-    """A client for the kubeconfig; key material is written to memory-backed files of ours and removed at once."""
-    folder = tempfile.mkdtemp(prefix="c5c3-", dir=_MEMORY)
-    try:
-        loader = kube_config.KubeConfigLoader(
-            config_dict=content, config_base_path=base and str(base), temp_file_path=folder, active_context=context
-        )
-        await loader.load_and_set(configuration)
-        return _client(configuration)
-    except (ConfigException, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        text = str(error) if isinstance(error, ConfigException) else type(error).__name__
-        raise BadKubeconfig(f"the kubeconfig cannot be used: {text}") from None
-    finally:
-        # The loader remembers its files by content and would hand out the name of a removed one the next time.
-        kube_config._cleanup_temp_files()
-        shutil.rmtree(folder, ignore_errors=True)
+    """A client for the kubeconfig. The loader makes files of what is inside it, so it is given ones without a name."""
+    with ExitStack() as files:
+        try:
+            # What a login plugin answers the loader can only put into a file with a name: it gets one in memory.
+            loader = kube_config.KubeConfigLoader(
+                config_dict=_without_data(content, files),
+                config_base_path=base and str(base),
+                temp_file_path=_MEMORY,
+                active_context=context,
+            )
+            await loader.load_and_set(configuration)
+            return _client(configuration)
+        except (ConfigException, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            text = str(error) if isinstance(error, ConfigException) else type(error).__name__
+            raise BadKubeconfig(f"the kubeconfig cannot be used: {text}") from None
+        finally:
+            # The loader remembers its files by content and would hand out the name of a removed one the next time.
+            kube_config._cleanup_temp_files()
+
+
+def _without_data(content: Any, files: ExitStack) -> Any:
+    """The kubeconfig with everything that it holds as data, but would be read as a file, in a file."""
+    content = copy.deepcopy(content)
+    for section, key, names in (
+        ("clusters", "cluster", ("certificate-authority",)),
+        ("users", "user", ("client-certificate", "client-key")),
+    ):
+        for entry in content.get(section) or []:
+            fields = entry.get(key) or {}
+            for name in names:
+                if data := fields.pop(f"{name}-data", None):
+                    fields[name] = files.enter_context(nameless(base64.b64decode(data)))
+    return content
 
 
 def _client(configuration: Configuration) -> ApiClient:

@@ -5,8 +5,10 @@ No error here carries a request body, a header or a token: its text may end in a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any
 
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
@@ -14,9 +16,20 @@ from workflows.scaffold.steps import MOVED, OPENBAO
 
 # 409 is decided by the caller; these heal without anybody changing a request of ours.
 _PASSING = frozenset({408, 409, 410, 429, 500, 502, 503, 504})
+# OpenBao's, of a node that is not the active one (yet).
+_STANDBY = frozenset({307, 308, 412, 472, 473})
 
 
-class ClusterError(Exception):
+class Failure(Exception):
+    """What a step may fail with.
+
+    known  status fields that it had found out by then, to be reported all the same
+    """
+
+    known: Mapping[str, Any] = MappingProxyType({})
+
+
+class ClusterError(Failure):
     """An API server refused, or could not be asked.
 
     status  HTTP status, or 0 when there was no answer
@@ -42,7 +55,7 @@ class NotServed(ClusterError):
     """404 for the kind, not for the object: the CRD is missing. Never read as absence (contracts 14.4)."""
 
 
-class OpenBaoError(Exception):
+class OpenBaoError(Failure):
     """OpenBao refused, or could not be asked. The text carries its words, and never a token.
 
     status   HTTP status, or 0 when there was no answer
@@ -52,15 +65,25 @@ class OpenBaoError(Exception):
     def __init__(self, text: str, status: int = 0, *, passing: bool | None = None) -> None:
         super().__init__(text)
         self.status = status
-        self.passing = (status == 0 or status in _PASSING) if passing is None else passing
+        self.passing = (status == 0 or status in _PASSING | _STANDBY) if passing is None else passing
 
 
 class Moved(Exception):
     """The order is gone, another one, being deleted or paused: what the step was about to write is not wanted."""
 
 
-class StepExpired(Exception):
+class StepExpired(Failure):
     """The step's own deadline has passed; the next attempt may already be running, so nothing more is written."""
+
+
+@contextmanager
+def knowing(**fields: Any) -> Iterator[None]:
+    """What fails in here tells these status fields."""
+    try:
+        yield
+    except Failure as error:
+        error.known = {**error.known, **fields}
+        raise
 
 
 @contextmanager
@@ -76,8 +99,12 @@ def at_boundary() -> Iterator[None]:
             str(error), type=MOVED, non_retryable=True, category=ApplicationErrorCategory.BENIGN
         ) from None
     except StepExpired as error:
-        raise ApplicationError(str(error), type="StepExpired") from None
+        raise ApplicationError(str(error), *_told(error), type="StepExpired") from None
     except ClusterError as error:
-        raise ApplicationError(str(error), type=error.reason, non_retryable=not error.passing) from None
+        raise ApplicationError(str(error), *_told(error), type=error.reason, non_retryable=not error.passing) from None
     except OpenBaoError as error:
-        raise ApplicationError(str(error), type=OPENBAO, non_retryable=not error.passing) from None
+        raise ApplicationError(str(error), *_told(error), type=OPENBAO, non_retryable=not error.passing) from None
+
+
+def _told(error: Failure) -> tuple[dict[str, Any], ...]:
+    return (dict(error.known),) if error.known else ()

@@ -1,4 +1,4 @@
-"""How long the steps take and how often they fail: the two metrics that the contracts name (9.3).
+"""How long the steps take and how often they fail: the two metrics that the contracts name (9.3), and OpenBao's share.
 
 The label sets are closed and name no order. A refusal or a wait is a verdict, so it is observed and never counted.
 """
@@ -6,7 +6,7 @@ The label sets are closed and name no order. A refusal or a wait is a verdict, s
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from opentelemetry import metrics
@@ -36,6 +36,11 @@ _errors = _meter.create_counter(
     "c5c3_operator_reconcile_errors_total",
     description="Errors of a block of an order's pass. Refusals and waits are none.",
 )
+_openbao = metrics.get_meter("c5c3.openbao").create_histogram(
+    "c5c3_openbao_request_duration_seconds",
+    description="Requests to OpenBao, by method and status; the status is `none` where no answer came.",
+    explicit_bucket_boundaries_advisory=BUCKETS,
+)
 
 
 @contextmanager
@@ -55,6 +60,21 @@ def instrument(block: str) -> Iterator[None]:
 def observe(block: str, seconds: float) -> None:
     """One call of a block that took so long."""
     _seconds.record(seconds, {"sub_reconciler": block})
+
+
+@contextmanager
+def openbao_request(method: str) -> Iterator[Callable[[int], None]]:
+    """Around one request; it calls what it is given with the status of the answer, if there is one."""
+    begun, code = time.perf_counter(), "none"
+
+    def answered(status: int) -> None:
+        nonlocal code
+        code = str(status)
+
+    try:
+        yield answered
+    finally:
+        _openbao.record(time.perf_counter() - begun, {"method": method, "code": code})
 
 
 def _expected(error: Exception) -> bool:

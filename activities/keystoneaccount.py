@@ -26,21 +26,28 @@ from activities.errors import ClusterError, at_boundary
 from activities.instrument import instrument
 from activities.pen import Pen
 from activities.projection import Projection
-from activities.registration import Given, Judge, without_id
+from activities.registration import Block, Given, Judge
 from workflows.api.korc import KorcObject
 from workflows.api.meta import find, is_true
 from workflows.keystoneservice import children, delivery, reasons, sweep
 from workflows.keystoneservice.account import generation_of, judge_account, refusal
 from workflows.keystoneservice.blocks import false
 from workflows.keystoneservice.publish import Content, judge_publish
-from workflows.scaffold.child import fingerprint, key
+from workflows.scaffold.child import Body, fingerprint, key
 from workflows.scaffold.steps import Nudge, Task
 from workflows.scaffold.verdict import Decision, Outcome
 
 _log = logging.getLogger(__name__)
 
 BLOCK = "KeystoneServiceAccount"
-_KINDS = tuple(kind for kind in sweep.BESIDE_THE_PLANE if sweep.block(kind) == reasons.ACCOUNT_READY)
+RECORDER = "keystoneservice-controller"
+"""Who the kind's event says it is from: the reference's recorder (contracts 9.4)."""
+_PER_ROLE = (children.role_import, children.assignment)
+_KORCS = tuple(kind for kind in sweep.KINDS["account"] if kind != sweep.SECRETS)
+_UNDECLARED = (*_KORCS, *sweep.BESIDE_THE_ORDER, sweep.SECRETS)
+_SWEPT = (sweep.SECRETS, *_KORCS)
+"""What a sweep takes of a declared account: of its Secrets only passwords of a user that goes for another, and those
+first, so that they are not there when that one is made."""
 
 
 class Accounts:
@@ -52,34 +59,33 @@ class Accounts:
     @activity.defn(name="provision_account")
     async def provision_account(self, task: Task) -> Outcome:
         with at_boundary(), instrument(BLOCK):
-            given = Given(task)
-            pen = given.pen(self._management)
+            given = self._given(task)
+            pen = given.pen()
             if (refused := await self._refused(given)) is not None:
                 return (await self._sweep(given, pen, refused)).outcome
-            async with given.projection(self._management, pen) as projection:
-                judge, sweeps = await self._read(given, projection)
+            async with given.projection(pen) as projection:
+                judge, block = await self._read(given, projection, pen)
                 try:
                     decision = await given.ask(projection, judge)
                 finally:
                     await self._say_deferred(given, projection)
-            if given.spec.account is None and sweeps and decision.verdict.status and pen is not None:
-                await given.drop_claims(self._management, pen, "User", "Project")
+                await given.settle_claims(pen, block, projection, decision)
             return decision.outcome
 
     @activity.defn(name="publish_account")
     async def publish_account(self, task: Task) -> Outcome:
         with at_boundary(), instrument(BLOCK):
-            given = Given(task)
+            given = self._given(task)
             source = await self._source(given)
 
             def fill(body: Object) -> Object:
                 return source if source is not None and body["kind"] == "Secret" else body
 
-            pen = given.pen(self._management)
-            async with given.projection(self._management, pen, fill) as projection:
+            pen = given.pen()
+            async with given.projection(pen, fill) as projection:
                 judge = await self._delivered(given, projection, source)
                 if pen is not None:
-                    projection.follow_one("Secret", task.ref.namespace, delivery.consumer_name(task.ref))
+                    projection.follow_secret(task.ref.namespace, delivery.consumer_name(task.ref))
                 return (await given.ask(projection, judge)).outcome
 
     @activity.defn(name="nudge_account")
@@ -89,8 +95,8 @@ class Accounts:
         Only while the User is at the generation that the caller knew, so a repeated nudge is still one generation.
         """
         with at_boundary():
-            given = Given(nudge.task)
-            pen, namespace = given.pen(self._management), given.plane.namespace
+            given = self._given(nudge.task)
+            pen, namespace = given.pen(), given.plane.namespace
             name = children.user(given.reg, given.account, 1, None)["metadata"]["name"]
             raw = await self._management.get(KORC_USER, namespace, name)
             live = KorcObject.model_validate(raw) if raw else None
@@ -106,33 +112,36 @@ class Accounts:
 
     async def look(self, task: Task) -> Decision:
         """How the account stands, as its steps would find it. Reads only."""
-        given = Given(task)
+        given = self._given(task)
         if (refused := await self._refused(given)) is not None:
             return refused
-        async with given.projection(self._management) as projection:
-            judge, _ = await self._read(given, projection)
+        async with given.projection() as projection:
+            judge, _ = await self._read(given, projection, None)
             decision = await projection.look(judge)
         if given.spec.account is None or not decision.verdict.status:
             return decision
         known = {**task.order.status, **decision.fields}
-        given = Given(task.model_copy(update={"order": task.order.model_copy(update={"status": known})}))
-        async with given.projection(self._management) as projection:
+        given = self._given(task.model_copy(update={"order": task.order.model_copy(update={"status": known})}))
+        async with given.projection() as projection:
             published = await projection.look(await self._delivered(given, projection, await self._source(given)))
         return published.model_copy(update={"fields": decision.fields, "do": (*decision.do, *published.do)})
+
+    def _given(self, task: Task) -> Given:
+        return Given(task, self._management, self._management)
 
     # -- up to a user that can log in ---------------------------------------------------------------------------
 
     async def _sweep(self, given: Given, pen: Pen | None, refused: Decision) -> Decision:
         """What is not declared any more goes all the same: a role that was taken away must not wait for a store."""
-        async with given.projection(self._management, pen) as projection:
-            if pen is None or not given.may_have_undeclared("account", projection.seen):
-                return refused
-            removal = given.removal((*_KINDS, sweep.SECRETS), keep_declared=True)
+        if pen is None or given.new:
+            return refused
+        async with given.projection(pen) as projection:
             try:
-                await projection.list(given.plane.namespace, (*_KINDS, sweep.SECRETS))
+                block = await given.read(projection, "account", pen, (), {})
+                removal = given.removal(_SWEPT, block)
                 return await projection.drive(lambda seen: refused.model_copy(update={"do": removal(seen).do}))
             except ClusterError as error:  # the refusal is what there is to say; a later pass sweeps
-                _log.info("not swept yet: %s", error, extra={"order": given.task.ref.workflow_id})
+                _log.info("not swept yet: %s", error, extra=given.log)
                 return refused
 
     async def _refused(self, given: Given) -> Decision | None:
@@ -169,56 +178,42 @@ class Accounts:
         fields = {"account": status.model_dump(mode="json", by_alias=True, exclude_none=True)}
         return Decision(verdict=false(reasons.ACCOUNT_READY, reasons.STORE_NOT_READY, message), fields=fields)
 
-    async def _read(self, given: Given, projection: Projection) -> tuple[Judge, bool]:
-        """Reads the block's children, and says how they are to be judged, and whether all there are were read."""
+    async def _read(self, given: Given, projection: Projection, pen: Pen | None) -> tuple[Judge, Block]:
+        """Reads the block's children, and says how they are to be judged."""
         reg, account, namespace = given.reg, given.spec.account, given.plane.namespace
+        wanted, probes = list[Body](), dict[str, Body]()
         if account is not None:
             user, project = children.user(reg, account, 1, None), children.project(reg, account)
-            roles = children.roles(account)
-            bound = [body(reg, role) for role in roles for body in (children.role_import, children.assignment)]
             # Whether an account that names its domain has an import of its own depends on the plane, then and now.
             own_domain = {"name": children.domain_name(reg.order), "namespace": namespace}
             domain = [{"kind": "Domain", "metadata": own_domain}] if account.domain_name else []
-            source = {"name": delivery.source_name(reg.order), "namespace": reg.order.namespace}
-            taken = [{"kind": "Secret", "metadata": source}] if account.adopt else []
-            await projection.get(user, project, *domain, *bound, *taken)
-            if account.adopt and (live := projection.seen.of(user)) is not None:
-                # Before any list, which tells nothing of what is in a Secret: it is compared with what was published.
-                current = {"name": delivery.password_name(reg.order, generation_of(live)), "namespace": namespace}
-                await projection.get({"kind": "Secret", "metadata": current})
-        fresh, sweeps = given.fresh(projection.seen), given.may_have_undeclared("account", projection.seen)
-        if account is not None and not fresh:
-            gated = [(user, children.user_probe)]
-            gated += [(project, children.project_probe)] if account.project.create else []
-            await projection.get(*(probe(reg, account) for child, probe in gated if without_id(projection, child)))
-            if not sweeps:
-                await self._read_passwords(given, projection, projection.seen.of(user))
-        if sweeps:
-            await projection.list(namespace, (*_KINDS, sweep.SECRETS))
-            if account is None:
-                await given.unless_not_served(projection.get(*given.delivery_objects()))
-                if given.task.ref.namespace != namespace:
-                    await projection.list(given.task.ref.namespace, (sweep.SECRETS,))
-        removal = given.removal((*_KINDS, *sweep.BESIDE_THE_ORDER, sweep.SECRETS), keep_declared=True)
-        status = given.status
-        return lambda seen: judge_account(reg, account, status, seen, removal(seen)), sweeps
-
-    async def _read_passwords(self, given: Given, projection: Projection, user: KorcObject | None) -> None:
-        """The Secret that the User refers to; all of them if there may be others, for those go."""
-        namespace = given.plane.namespace
-        now = generation_of(user) if user is not None else 0
-        if user is None or now > 1 or user.metadata.annotations.get(children.GENERATION) == "":
-            await projection.list(namespace, (sweep.SECRETS,))
-        else:
-            name = {"name": delivery.password_name(given.task.ref, now), "namespace": namespace}
-            await projection.get({"kind": "Secret", "metadata": name})
+            roles = [body(reg, role) for role in children.roles(account) for body in _PER_ROLE]
+            wanted = [user, project, *domain, *roles]
+            probes = {user["metadata"]["name"]: children.user_probe(reg, account)}
+            if account.project.create:
+                probes[project["metadata"]["name"]] = children.project_probe(reg, account)
+        block = await given.read(projection, "account", pen, wanted, probes)
+        if account is None and block.whole:
+            await projection.get(*given.delivery_objects())
+            if given.task.ref.namespace != namespace:
+                await projection.list(given.task.ref.namespace, (sweep.SECRETS,))
+        if account is not None and (block.whole or not given.new):
+            if not block.whole:
+                await projection.list(namespace, (sweep.SECRETS,), contents=True)
+            live = projection.seen.of(user)
+            current = delivery.password_secret(reg, generation_of(live) if live else 1)
+            taken = [delivery.source_secret(reg)] if account.adopt else []
+            await projection.get(*(each for each in (current, *taken) if projection.seen.of(each) is None))
+        removal, status = given.removal(_UNDECLARED if account is None else _SWEPT, block), given.status
+        return lambda seen: judge_account(reg, account, status, seen, removal(seen), block.replaced(seen).was), block
 
     async def _say_deferred(self, given: Given, projection: Projection) -> None:
         """The one event of the kind, tied to the creation of the User: at most once (row A14)."""
         account, order = given.spec.account, given.task.ref
         if account is None or not account.scheduled:
             return
-        if key("User", children.user(given.reg, account, 1, None)["metadata"]["name"]) not in projection.created:
+        user = children.user(given.reg, account, 1, None)["metadata"]
+        if key("User", user["namespace"], user["name"]) not in projection.created:
             return
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         about = {"apiVersion": KEYSTONE_SERVICE.api_version, "kind": KEYSTONE_SERVICE.kind, "name": order.name,
@@ -229,7 +224,8 @@ class Accounts:
             "type": "Normal",
             "reason": reasons.SCHEDULED_ROTATION_DEFERRED,
             "message": "rotation.mode Scheduled is accepted, but passwords are not rotated on a schedule yet.",
-            "source": {"component": "c5c3-orders"},
+            "source": {"component": RECORDER},
+            "reportingComponent": RECORDER,
             "firstTimestamp": now,
             "lastTimestamp": now,
             "count": 1,
@@ -262,7 +258,5 @@ class Accounts:
         values = {name: b64decode(value) for name, value in source["data"].items()}
         fingerprints = {name: fingerprint(value) for name, value in values.items()}
         content = Content(digest=delivery.digest(values["clouds.yaml"]), source=fingerprints)
-        consumer = {"name": delivery.consumer_name(reg.order), "namespace": reg.order.namespace}
-        secrets = (source, {"kind": "Secret", "metadata": consumer})
-        await projection.get(*given.delivery_objects(), *secrets)
+        await projection.get(*given.delivery_objects(), source, delivery.consumer(reg.order))
         return lambda seen: judge_publish(reg, generation, content, seen)

@@ -19,6 +19,7 @@ from activities.cluster import (
 from activities.clusters import Clusters
 from activities.errors import ClusterError, NotServed, at_boundary
 from activities.instrument import instrument
+from activities.job import Job
 from activities.orders import Looked
 from activities.pen import Pen
 from activities.projection import Projection
@@ -41,6 +42,10 @@ _KINDS = ("Project",)
 """The kinds of an order's children, in the order in which they are taken back."""
 
 _BLOCK = "KeystoneProjectProvision"
+
+
+class _Given(Job):
+    kind = KEYSTONE_PROJECT
 
 
 class KeystoneProjects:
@@ -69,15 +74,18 @@ class KeystoneProjects:
     @activity.defn(name="provision_project")
     async def provision_project(self, task: Task) -> Outcome:
         with at_boundary():
-            if task.order.paused:
-                with instrument(_BLOCK):
-                    return (await self.look(task)).outcome
-            return await self.provide(task, await self._pen(task, deleting=False))
+            pen = await self._pen(task)
+            if pen is not None:
+                return await self.provide(task, pen)
+            with instrument(_BLOCK):
+                return (await self.look(task)).outcome
 
     @activity.defn(name="remove_project")
     async def remove_project(self, task: Task) -> Removal:
         with at_boundary():
             pen = await self._pen(task, deleting=True)
+            if pen is None:
+                return Removal(left=(task.order.paused,))
             held = await self._held(task)
             if held:
                 return Removal(held=held)
@@ -115,8 +123,7 @@ class KeystoneProjects:
         return Removal(left=("a write is due",) if removing.do else removing.left)
 
     def _projection(self, task: Task, pen: Pen | None = None) -> Projection:
-        marks, failed = children.marks(task.ref), reasons.TRANSPORT_RETRY_FAILED
-        return Projection(self._management, task.ref, marks, pen, failed)
+        return Projection(self._management, task.ref, children.marks(task.ref), pen)
 
     async def _read(self, projection: Projection, task: Task) -> None:
         """Reads the managed Project, and the probe if there may be one that matters."""
@@ -129,10 +136,10 @@ class KeystoneProjects:
         if undecided if task.order.status.get("conditions") else live is not None:
             await projection.get(children.probe(task.ref, plane, name))
 
-    async def _pen(self, task: Task, *, deleting: bool) -> Pen:
+    async def _pen(self, task: Task, *, deleting: bool = False) -> Pen | None:
         begun = time.monotonic()
         home = await self._clusters.get(task.ref.cluster)
-        return Pen(home, KEYSTONE_PROJECT, task.ref, task.order.uid, deleting=deleting, begun=begun)
+        return _Given(task, self._management, home).pen(deleting=deleting, begun=begun)
 
     async def _held(self, task: Task) -> tuple[Verdict, ...]:
         """The verdict of what still names the order as its project; assignments are looked at first."""

@@ -16,19 +16,20 @@ from activities.keystoneaccount import Accounts
 from activities.orders import Looked
 from activities.pen import Pen
 from activities.projection import Projection
-from activities.registration import Given, Judge, without_id
+from activities.registration import Block, Given, Judge
 from workflows.api.controlplane import ControlPlane
 from workflows.keystoneservice import children, gates, reasons, sweep
 from workflows.keystoneservice.catalog import judge_catalog
 from workflows.scaffold import gates as shared
+from workflows.scaffold.child import Body
 from workflows.scaffold.order import OrderRef
+from workflows.scaffold.removal import judge_pushed
 from workflows.scaffold.steps import RETRY, OrderSeen, Removal, Task
 from workflows.scaffold.verdict import Decision, Outcome, Verdict
 
 _log = logging.getLogger(__name__)
 
 _BLOCK = "KeystoneServiceCatalog"
-_KINDS = tuple(kind for kind in sweep.BESIDE_THE_PLANE if sweep.block(kind) == reasons.CATALOG_READY)
 _ALL_KINDS = (*sweep.BESIDE_THE_PLANE, *sweep.BESIDE_THE_ORDER, sweep.SECRETS)
 
 
@@ -61,12 +62,12 @@ class KeystoneServices:
     @activity.defn(name="provision_catalog")
     async def provision_catalog(self, task: Task) -> Outcome:
         with at_boundary(), instrument(_BLOCK):
-            given, pen = Given(task), Given(task).pen(self._management)
-            async with given.projection(self._management, pen) as projection:
-                judge, sweeps = await self._read(given, projection)
+            given = self._given(task)
+            pen = given.pen()
+            async with given.projection(pen) as projection:
+                judge, block = await self._read(given, projection, pen)
                 decision = await given.ask(projection, judge)
-            if given.spec.catalog is None and sweeps and decision.verdict.status and pen is not None:
-                await given.drop_claims(self._management, pen, "Service")
+                await given.settle_claims(pen, block, projection, decision)
             return decision.outcome
 
     @activity.defn(name="remove_registration")
@@ -74,22 +75,22 @@ class KeystoneServices:
         with at_boundary():
             if shared.order_name(task.ref):
                 return Removal()  # no child can carry such a label (contracts 14.8)
-            given = Given(task)
-            pen = given.pen(self._management, deleting=True)
+            given = self._given(task)
+            pen = given.pen(deleting=True)
             if task.plane is None:
                 await self._fail_open(given, pen)
                 return Removal()
-            async with given.projection(self._management, pen) as projection:
+            async with given.projection(pen) as projection:
                 await self._follow(given, projection)
                 removing = await projection.drive(given.removal(_ALL_KINDS))
             if not removing.left:
-                await given.drop_claims(self._management, pen)
+                await given.drop_claims(pen)
             return Removal(left=removing.left)
 
     async def look(self, task: Task) -> Looked:
-        given = Given(task)
-        async with given.projection(self._management) as projection:
-            judge, _ = await self._read(given, projection)
+        given = self._given(task)
+        async with given.projection() as projection:
+            judge, _ = await self._read(given, projection, None)
             catalog: Decision = await projection.look(judge)
         account = await self.accounts.look(task)
         outcome = Outcome(verdicts=(catalog.verdict, account.verdict), fields={**catalog.fields, **account.fields})
@@ -98,25 +99,26 @@ class KeystoneServices:
     async def look_removal(self, task: Task) -> Removal:
         if task.plane is None or shared.order_name(task.ref):
             return Removal()
-        given = Given(task)
-        async with given.projection(self._management) as projection:
+        given = self._given(task)
+        async with given.projection() as projection:
             await self._list(given, projection)
             removing = await projection.look(given.removal(_ALL_KINDS))
         return Removal(left=("a write is due",) if removing.do else removing.left)
 
-    async def _read(self, given: Given, projection: Projection) -> tuple[Judge, bool]:
-        """Reads the catalog's children, and says how they are to be judged, and whether all there are were read."""
+    def _given(self, task: Task) -> Given:
+        return Given(task, self._management, self._management)
+
+    async def _read(self, given: Given, projection: Projection, pen: Pen | None) -> tuple[Judge, Block]:
+        """Reads the catalog's children, and says how they are to be judged."""
         reg, catalog = given.reg, given.spec.catalog
+        wanted, probes = list[Body](), dict[str, Body]()
         if catalog is not None:
             service = children.service(reg, catalog)
-            await projection.get(service, *(children.endpoint(reg, each) for each in catalog.endpoints))
-        sweeps = given.may_have_undeclared("catalog", projection.seen)
-        if catalog is not None and not given.fresh(projection.seen) and without_id(projection, service):
-            await projection.get(children.service_probe(reg, catalog))
-        if sweeps:
-            await projection.list(reg.plane.namespace, _KINDS)
-        removal = given.removal(_KINDS, keep_declared=True)
-        return lambda seen: judge_catalog(reg, catalog, seen, removal(seen)), sweeps
+            wanted = [service, *(children.endpoint(reg, each) for each in catalog.endpoints)]
+            probes = {service["metadata"]["name"]: children.service_probe(reg, catalog)}
+        block = await given.read(projection, "catalog", pen, wanted, probes)
+        removal = given.removal(sweep.KINDS["catalog"], block)
+        return lambda seen: judge_catalog(reg, catalog, seen, removal(seen), block.replaced(seen).was), block
 
     # -- removal ------------------------------------------------------------------------------------------------
 
@@ -127,7 +129,7 @@ class KeystoneServices:
         await asyncio.gather(
             projection.follow(plane, kinds),
             *(projection.follow(namespace, (sweep.SECRETS,)) for namespace in order if delivers),
-            given.unless_not_served(projection.follow("", (), given.delivery_objects() if delivers else ())),
+            projection.follow("", (), given.delivery_objects() if delivers else ()),
         )
 
     async def _list(self, given: Given, projection: Projection) -> None:
@@ -136,7 +138,7 @@ class KeystoneServices:
         await asyncio.gather(
             projection.list(plane, kinds),
             *(projection.list(namespace, (sweep.SECRETS,)) for namespace in order if delivers),
-            given.unless_not_served(projection.get(*(given.delivery_objects() if delivers else ()))),
+            projection.get(*(given.delivery_objects() if delivers else ())),
         )
 
     def _can_be(self, given: Given) -> tuple[tuple[str, ...], bool]:
@@ -151,19 +153,22 @@ class KeystoneServices:
         none |= {"Endpoint", "Service"} if spec.catalog is None else set()
         none |= {"Domain"} if account is not None and not account.domain_name else set()
         if account is None:
-            return tuple(kind for kind in _KINDS if kind not in none), False
+            return tuple(kind for kind in sweep.KINDS["catalog"] if kind not in none), False
         return (*(kind for kind in sweep.BESIDE_THE_PLANE if kind not in none), sweep.SECRETS), True
 
     async def _fail_open(self, given: Given, pen: Pen | None) -> None:
-        """The plane is gone and K-ORC has no credentials left: the deletes are issued, their outcome gates nothing."""
-        order = {"order": given.task.ref.workflow_id}
+        """The plane is gone and K-ORC has no credentials left: the deletes are issued, their outcome gates nothing.
+
+        What External Secrets holds all the same, for its store has gone too, is let go of: nobody comes back for it.
+        """
         try:
-            async with given.projection(self._management, pen) as projection:
-                await self._list(given, projection)
+            async with given.projection(pen) as projection:
+                await self._follow(given, projection)
                 left = (await projection.drive(given.removal(_ALL_KINDS))).left
-            await given.drop_claims(self._management, pen)
-            _log.error("the ControlPlane is gone: %d children deleted, not waited for", len(left), extra=order)
+                await projection.drive(lambda seen: judge_pushed(given.marks, seen))
+            await given.drop_claims(pen)
+            _log.error("the ControlPlane is gone: %d children deleted, not waited for", len(left), extra=given.log)
         except ClusterError as error:
             if error.passing and activity.info().attempt < RETRY.maximum_attempts:
                 raise
-            _log.error("the ControlPlane is gone and a child may be left: %s", error, extra=order)
+            _log.error("the ControlPlane is gone and a child may be left: %s", error, extra=given.log)

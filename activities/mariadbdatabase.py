@@ -15,7 +15,7 @@ from temporalio import activity
 
 from activities.cluster import MARIADB_DATABASE, SECRET
 from activities.clusters import BadKubeconfig, Clusters, Unregistered
-from activities.errors import at_boundary
+from activities.errors import at_boundary, knowing
 from activities.instrument import instrument
 from activities.mariadbdelivery import Delivery
 from activities.mariadbremoval import Withdrawal
@@ -149,7 +149,8 @@ class MariaDBDatabases:
                 return ground, projection.seen
             if not await self._has_role(given, pen, client, ask_openbao=ask_openbao):
                 return provision.role_due(want), projection.seen
-            decision = await ask(lambda seen: provision.judge_credential(want, seen))
+            with knowing(roleName=want.role_name):
+                decision = await ask(lambda seen: provision.judge_credential(want, seen))
             return decision, projection.seen
 
     async def _read(self, given: Given, projection: Projection) -> tuple[Given, dict[str, bytes]]:
@@ -172,9 +173,9 @@ class MariaDBDatabases:
         if given.task.order.paused:
             return replace(given, bao=bao), values(raw)
         if not complete(raw):
-            projection.follow_one("Secret", namespace, client["name"])
+            projection.follow_secret(namespace, client["name"])
         if not provision.issued(want, projection.seen):
-            projection.follow_one("Secret", namespace, children.credentials_name(want.order))
+            projection.follow_secret(namespace, children.credentials_name(want.order))
         return replace(given, bao=bao), values(raw)
 
     async def _has_role(self, given: Given, pen: Pen | None, client: Mapping[str, bytes], *, ask_openbao: bool) -> bool:
@@ -191,7 +192,8 @@ class MariaDBDatabases:
             if pen is None:
                 return False
             await pen.lift()
-            await bao.write_role(want.role_name, want.role)
+            with knowing(roleName=want.role_name):  # an answer that is lost may have been a yes
+                await bao.write_role(want.role_name, want.role)
         _log.info("role written", extra={**given.log, "role": want.role_name, "repaired": stored is not None})
         return True
 

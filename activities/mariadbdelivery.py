@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from base64 import b64encode
+from contextlib import suppress
 
 from activities.cluster import EXTERNAL_SECRET, FIELD_MANAGER, SECRET, Object
 from activities.clusters import BadKubeconfig, Clusters, Unregistered
+from activities.errors import ClusterError
 from activities.ordered import Given, child, stands_for, unavailable, values
 from activities.pen import Pen
 from activities.projection import apply_onto
@@ -17,6 +20,9 @@ from workflows.scaffold.child import Seen, fingerprint
 from workflows.scaffold.verdict import Decision
 
 _log = logging.getLogger(__name__)
+
+_SAYS_SECONDS = 3.0
+"""How long External Secrets may take to say when it fetched what it has written."""
 
 
 class Delivery:
@@ -63,9 +69,25 @@ class Delivery:
         uid = live["metadata"]["uid"] if live else None
         after = await apply_onto(given.home, SECRET, {**children.delivered(want), "data": encoded}, uid)
         _log.info("credential delivered", extra={**given.log, "child": f"Secret {children.delivered_name(want.order)}"})
-        self._say_refreshed(given, child(live), parcel, data["username"].decode(errors="replace"))
         parcel = parcel.model_copy(update={"live": child(after), "ours": _ours(after)})
+        if _another_user(child(live), parcel):
+            parcel = parcel.model_copy(update={"refreshed": await self._refreshed(given, pen, refreshed)})
+            # Once for each user that follows another: by this line the cadence of the refreshes can be seen.
+            username = data["username"].decode(errors="replace")
+            more = {**given.log, "username": username, "refreshTime": parcel.refreshed}
+            _log.info("delivered a refreshed database credential", extra=more)
         return delivery.judge_delivery(want, to, parcel)
+
+    async def _refreshed(self, given: Given, pen: Pen, read: str) -> str:
+        """When the credential was fetched. External Secrets says it a moment after it has written what it fetched, and
+        by then the news of that has brought us here."""
+        name, namespace = children.credentials_name(given.task.ref), given.plane.namespace
+        until = time.monotonic() + min(_SAYS_SECONDS, pen.left)
+        with suppress(ClusterError):  # what there was to do is done
+            while read == given.task.order.status.get("credentialsRefreshedAt") and time.monotonic() < until:
+                await asyncio.sleep(_SAYS_SECONDS / 10)
+                read = _refresh_time(await given.management.get(EXTERNAL_SECRET, namespace, name)) or read
+        return read
 
     async def _credential(self, given: Given, known: Seen | None) -> tuple[KorcObject | None, str, dict[str, bytes]]:
         """The credential that External Secrets wrote, when it did, and unless it was seen already its values."""
@@ -77,9 +99,8 @@ class Delivery:
             given.management.get(SECRET, want.plane.namespace, children.credentials_name(want.order)),
             given.management.get(EXTERNAL_SECRET, want.plane.namespace, children.credentials_name(want.order)),
         )
-        refreshed = (((fetched or {}).get("status")) or {}).get("refreshTime") or ""
         told = {key: value for key, value in values(secret).items() if key in ("username", "password")}
-        return child(secret), refreshed, told
+        return child(secret), _refresh_time(fetched), told
 
     async def _ca(self, given: Given) -> tuple[Object | None, str | None]:
         """The Secret with the database's authority and where it should be; without TLS neither."""
@@ -91,12 +112,15 @@ class Delivery:
         keystone = await self._clusters.get(given.plane.keystone_cluster)
         return await keystone.get(SECRET, namespace, name), f"Secret {namespace}/{name}"
 
-    def _say_refreshed(self, given: Given, before: KorcObject | None, parcel: delivery.Parcel, username: str) -> None:
-        """Once for each user that follows another: by this line the cadence of the refreshes can be seen."""
-        old, new = (before.data.get("username") if before else ""), parcel.wanted["username"]
-        if old and old != new:
-            more = {**given.log, "username": username, "refreshTime": parcel.refreshed}
-            _log.info("delivered a refreshed database credential", extra=more)
+
+def _refresh_time(external: Object | None) -> str:
+    return str(((external or {}).get("status") or {}).get("refreshTime") or "")
+
+
+def _another_user(before: KorcObject | None, parcel: delivery.Parcel) -> bool:
+    """Whether the user that is delivered follows another; the first follows none."""
+    old = before.data.get("username") if before else ""
+    return bool(old) and old != parcel.wanted["username"]
 
 
 def _ours(secret: Object | None) -> frozenset[str]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable
+from typing import TypeVar
 
 from activities import claims
 from activities.cluster import SECRET, Cluster
 from activities.clusters import BadKubeconfig, Clusters, Unregistered
-from activities.errors import ClusterError, OpenBaoError
+from activities.errors import ClusterError, NotServed, OpenBaoError
 from activities.openbao import OpenBao
 from activities.ordered import Given, bao_of, complete, until, values
 from activities.pen import Pen
@@ -23,6 +24,8 @@ _log = logging.getLogger(__name__)
 
 _WITHOUT_PLANE_SECONDS = 5.0
 
+Answer = TypeVar("Answer")
+
 
 class Withdrawal:
     """The removals of all ordered databases."""
@@ -33,25 +36,31 @@ class Withdrawal:
 
     async def made(self, given: Given, pen: Pen) -> Removal:
         """Leases and role, then the children in order; what was issued meanwhile is revoked before the end."""
-        bao = await bao_of(given.management, given.plane.store_ref, given.plane.namespace)
+        store = bao_of(given.management, given.plane.store_ref, given.plane.namespace)
+        bao = await _if_served(given, store) or Bao()
         try:
             around = await self._around(given)
         except ClusterError:
-            await self._withdraw(given, bao, pen, aloud=False)  # no credential outlives its order for that
+            await self._withdraw(given, bao, pen)  # no credential outlives its order for that
             raise
         async with given.projection(pen, around) as projection:
             await asyncio.gather(
-                projection.follow(given.plane.namespace, removal.BESIDE_THE_PLANE),
+                *(
+                    _if_served(given, projection.follow(given.plane.namespace, (kind,)))
+                    for kind in removal.BESIDE_THE_PLANE
+                ),
                 projection.get(children.delivered(given.want)),
             )
-            begins = bool(self._judged(given, projection.seen).do)
-            await self._withdraw(given, bao, pen, aloud=begins)
-            await projection.follow(given.plane.keystone_namespace, (removal.DATABASE,))
+            fetched = self._judged(given, projection.seen).left
+            withdrawn = await self._withdraw(given, bao, pen)
+            await _if_served(given, projection.follow(given.plane.keystone_namespace, (removal.DATABASE,)))
+            if self._judged(given, projection.seen).do:  # once: later passes only wait
+                self._say(given, withdrawn=withdrawn)
             removing = await projection.drive(lambda seen: self._judged(given, seen))
         if removing.left:
             return Removal(left=removing.left)
-        if begins:
-            await self._withdraw(given, bao, pen, aloud=False)
+        if fetched:
+            await self._withdraw(given, bao, pen)
         await self._drop_claims(given, pen)
         return Removal()
 
@@ -59,8 +68,11 @@ class Withdrawal:
         """What is left, without a write and without OpenBao."""
         async with given.projection(None, await self._around(given)) as projection:
             await asyncio.gather(
-                projection.list(given.plane.namespace, removal.BESIDE_THE_PLANE),
-                projection.list(given.plane.keystone_namespace, (removal.DATABASE,)),
+                *(
+                    _if_served(given, projection.list(given.plane.namespace, (kind,)))
+                    for kind in removal.BESIDE_THE_PLANE
+                ),
+                _if_served(given, projection.list(given.plane.keystone_namespace, (removal.DATABASE,))),
                 projection.get(children.delivered(given.want)),
             )
             removing = await projection.look(lambda seen: self._judged(given, seen))
@@ -79,16 +91,16 @@ class Withdrawal:
             raise ClusterError(f"reaching Keystone's cluster {cluster}", 0, "Unregistered", str(error)) from None
         return {removal.DATABASE: keystone, removal.DELIVERED: given.home}
 
-    async def _withdraw(self, given: Given, bao: Bao, pen: Pen, *, aloud: bool, seconds: float = 60.0) -> None:
-        """Revokes all that the role has issued, which drops its SQL users, and only then deletes the role (D10)."""
+    async def _withdraw(self, given: Given, bao: Bao, pen: Pen, seconds: float = 60.0) -> bool:
+        """Revokes all that the role has issued, which drops its SQL users, and only then deletes the role (D10).
+
+        False when the certificate is gone by which OpenBao would let us in.
+        """
         namespace = given.task.order.plane_namespace
         role = children.role_name(given.task.ref, namespace)
         client = await given.management.get(SECRET, namespace, children.CLIENT)
         if not complete(client):
-            if aloud:
-                text = f'the OpenBao client certificate is gone; leaving database role "{role}" to its TTLs'
-                _log.warning(text, extra=given.log)
-            return
+            return False
         try:
             async with self._openbao.session(bao, values(client), until(pen, seconds)) as session:
                 await pen.lift()
@@ -98,6 +110,15 @@ class Withdrawal:
         except OpenBaoError as error:
             text = f'removing OpenBao database role "{role}": {error}'
             raise OpenBaoError(text, error.status, passing=error.passing) from None
+        return True
+
+    def _say(self, given: Given, *, withdrawn: bool) -> None:
+        role = children.role_name(given.task.ref, given.task.order.plane_namespace)
+        if withdrawn:
+            _log.info("leases revoked and role deleted", extra={**given.log, "role": role})
+            return
+        text = f'the OpenBao client certificate is gone; leaving database role "{role}" to its TTLs'
+        _log.warning(text, extra=given.log)
 
     async def fail_open(self, given: Given, pen: Pen) -> None:
         """The plane is gone, and where its parts were can only be supposed: all is tried once, and gates nothing."""
@@ -115,7 +136,7 @@ class Withdrawal:
                 given.management, {"kind": "ClusterSecretStore", "name": "openbao-cluster-store"}, namespace
             )
             # An OpenBao that does not answer must leave the time to issue the deletes.
-            await self._withdraw(given, bao, pen, aloud=True, seconds=_WITHOUT_PLANE_SECONDS)
+            self._say(given, withdrawn=await self._withdraw(given, bao, pen, _WITHOUT_PLANE_SECONDS))
 
         async def sweep(kind: str) -> None:
             async with given.projection(pen, {removal.DELIVERED: given.home}) as projection:
@@ -141,3 +162,14 @@ class Withdrawal:
         await pen.lift()
         labels = children.marks(given.task.ref, "").labels
         await claims.drop(given.management, given.task.order.plane_namespace, labels)
+
+
+async def _if_served(given: Given, reading: Awaitable[Answer]) -> Answer | None:
+    """None where nobody serves the kind, of a plane that issues no credentials: it may be without External Secrets and
+    without mariadb-operator, and then there is no such object. Of any other plane that is an error (contracts 14.4)."""
+    try:
+        return await reading
+    except NotServed:
+        if given.plane.issues_credentials:
+            raise
+        return None

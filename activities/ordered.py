@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from activities.cluster import MARIADB_DATABASE, SECRET_STORE, STORE_KINDS, Cluster, Object
+from activities.job import Job
 from activities.pen import Pen
 from activities.projection import Projection, child_of
 from workflows.api.controlplane import ControlPlane
@@ -16,7 +17,7 @@ from workflows.api.mariadbdatabase import Bao, MariaDBDatabaseSpec, Store
 from workflows.mariadbdatabase import children, provision, reasons
 from workflows.mariadbdatabase.children import CLIENT_KEYS, Ordered
 from workflows.scaffold.child import fingerprint
-from workflows.scaffold.steps import START_TO_CLOSE, STEP_DEADLINE, Task
+from workflows.scaffold.steps import START_TO_CLOSE, STEP_DEADLINE
 from workflows.scaffold.verdict import WAIT_SECONDS, Decision, Verdict
 
 _REQUEST_SECONDS = (START_TO_CLOSE - STEP_DEADLINE).total_seconds()
@@ -26,19 +27,12 @@ _MARGIN_SECONDS = 4.0
 
 
 @dataclass(frozen=True)
-class Given:
-    """One step's task, in the words of the kind, and the clusters it is about."""
+class Given(Job):
+    """One step's task, in the words of the kind."""
 
-    task: Task
-    management: Cluster
-    home: Cluster
     bao: Bao = field(default_factory=Bao)
 
-    @property
-    def plane(self) -> ControlPlane:
-        if self.task.plane is None:
-            raise ValueError("a database is provisioned only past the gate that reads its plane")
-        return self.task.plane
+    kind = MARIADB_DATABASE
 
     @property
     def spec(self) -> MariaDBDatabaseSpec:
@@ -47,17 +41,6 @@ class Given:
     @property
     def want(self) -> Ordered:
         return Ordered(order=self.task.ref, uid=self.task.order.uid, spec=self.spec, plane=self.plane, bao=self.bao)
-
-    @property
-    def log(self) -> dict[str, str]:
-        return {"order": self.task.ref.workflow_id}
-
-    def pen(self, *, deleting: bool = False) -> Pen | None:
-        """The right to write, from now on; a paused order gives none."""
-        if self.task.order.paused:
-            return None
-        ref, uid = self.task.ref, self.task.order.uid
-        return Pen(self.home, MARIADB_DATABASE, ref, uid, deleting=deleting, begun=time.monotonic())
 
     def projection(self, pen: Pen | None, elsewhere: Mapping[str, Cluster]) -> Projection:
         marks = children.marks(self.task.ref, self.task.order.uid)

@@ -214,7 +214,8 @@ class Orders:
             if error.status == 404 and not isinstance(error, NotServed):
                 return None
             raise
-        _log.info("status written", extra={"order": report.ref.workflow_id})
+        said = {"order": report.ref.workflow_id, "says": _says(live.get("status") or {})}
+        _log.info("status written", extra=said)
         return live
 
     async def _found(self, ref: OrderRef, admitted: Admitted) -> Outcome | None:
@@ -286,6 +287,11 @@ class Orders:
         namespace, _, name = order.plane_key.partition("/")
         raw = await self._clusters.management.get(CONTROL_PLANE, namespace, name) if name else None
         return ControlPlane.model_validate(raw).lean() if raw else None
+
+
+def _says(status: Object) -> str:
+    """A status in a few words: its conditions without what they say to people."""
+    return ", ".join(f"{c['type']} {c['status']} {c['reason']}" for c in status.get("conditions") or ())
 
 
 def _seen(raw: Object, finalizer: str) -> OrderSeen:

@@ -6,9 +6,10 @@ has looked for the last time meanwhile.
 
 from __future__ import annotations
 
+import asyncio
 import time
 
-from activities.cluster import Cluster, Kind
+from activities.cluster import CONTROL_PLANE, Cluster, Kind, Object
 from activities.errors import Moved, StepExpired
 from workflows.api.controlplane import PAUSED
 from workflows.scaffold.order import OrderRef
@@ -16,14 +17,26 @@ from workflows.scaffold.steps import STEP_DEADLINE
 
 
 class Pen:
-    """Ask `lift` before every write. The first time it looks at the order again: same uid, same direction.
+    """Ask `lift` before every write. The first time it looks at the order again, and at its plane: same uid, same
+    direction, no pause. So whoever pauses one of them sees the last write after `STEP_DEADLINE`, and a request's time.
 
     begun   the `time.monotonic()` at which the step began: Temporal's limit runs from there, so the deadline does
-    looked  the step has just written the order, onto the version that it had read: that was the look
+    looked  the step has just read the plane and written the order, onto the version that it had read: that was the look
+    planes  where the plane is; `plane` is its key, empty when there is none
     """
 
     def __init__(
-        self, home: Cluster, kind: Kind, ref: OrderRef, uid: str, *, deleting: bool, begun: float, looked: bool = False
+        self,
+        home: Cluster,
+        kind: Kind,
+        ref: OrderRef,
+        uid: str,
+        *,
+        deleting: bool,
+        begun: float,
+        looked: bool = False,
+        planes: Cluster | None = None,
+        plane: str = "",
     ) -> None:
         self._home = home
         self._kind = kind
@@ -31,6 +44,8 @@ class Pen:
         self._uid = uid
         self._deleting = deleting
         self._looked = looked
+        self._planes = planes
+        self._plane = plane
         self._until = begun + STEP_DEADLINE.total_seconds()
 
     @property
@@ -41,14 +56,24 @@ class Pen:
     async def lift(self) -> None:
         """Raises `Moved` when the order is not what the step was started for, `StepExpired` past the deadline."""
         if not self._looked:
-            order = await self._home.get(self._kind, self._ref.namespace, self._ref.name)
+            order, plane = await asyncio.gather(
+                self._home.get(self._kind, self._ref.namespace, self._ref.name), self._read_plane()
+            )
             meta = order["metadata"] if order else {}
             if meta.get("uid") != self._uid:
                 raise Moved(f"{self._ref.key} is gone")
             if bool(meta.get("deletionTimestamp")) != self._deleting:
                 raise Moved(f"{self._ref.key} is {'not ' if self._deleting else ''}being deleted")
-            if (meta.get("annotations") or {}).get(PAUSED) == "true":
+            if _paused(order) or _paused(plane):
                 raise Moved(f"{self._ref.key} is paused")
             self._looked = True
         if self.left <= 0:
             raise StepExpired(f"the step for {self._ref.key} took longer than its deadline")
+
+    async def _read_plane(self) -> Object | None:
+        namespace, _, name = self._plane.partition("/")
+        return await self._planes.get(CONTROL_PLANE, namespace, name) if self._planes and name else None
+
+
+def _paused(found: Object | None) -> bool:
+    return ((found or {}).get("metadata", {}).get("annotations") or {}).get(PAUSED) == "true"

@@ -9,8 +9,8 @@ import asyncio
 import logging
 import time
 from base64 import b64decode
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, Protocol, Self, TypeVar
 
@@ -18,13 +18,14 @@ from temporalio.exceptions import ApplicationError
 
 from activities import claims
 from activities.cluster import INITIAL_EVENTS_END, KINDS, Cluster, Kind, Object
-from activities.errors import ClusterError, Conflict
+from activities.errors import ClusterError, Conflict, NotServed
 from activities.pen import Pen
 from workflows.api.korc import KorcObject
 from workflows.scaffold.child import Body, Seen, fingerprint, key
 from workflows.scaffold.korc import UNLATCHED_AT
 from workflows.scaffold.order import OrderRef
 from workflows.scaffold.ownership import Marks
+from workflows.scaffold.steps import TRANSPORT_RETRY_FAILED
 from workflows.scaffold.verdict import Act, Write
 
 _log = logging.getLogger(__name__)
@@ -55,9 +56,9 @@ class Projection:
 
     marks    by what the order's children are known
     pen      the right to write; without one this only looks
-    failed   error type of a clearing that the API server refuses for good (contracts 4.14)
     fill     adds to a Secret's body what no judge may see
     elsewhere  kinds whose objects are on another cluster
+    may_lack  kinds that need not be served: nothing is there of one that is not
     stands_for  what a judge may see of a Secret's value, by its key
     created  keys of the children that this step made
     """
@@ -68,22 +69,23 @@ class Projection:
         ref: OrderRef,
         marks: Marks,
         pen: Pen | None = None,
-        failed: str = "",
         fill: Callable[[Object], Object] = lambda body: body,
         elsewhere: Mapping[str, Cluster] | None = None,
+        may_lack: Collection[str] = (),
         stands_for: Callable[[str, bytes], str] = lambda _, value: fingerprint(value),
     ) -> None:
         self._cluster = cluster
         self._elsewhere = elsewhere or {}
+        self._may_lack = may_lack
         self._stands_for = stands_for
         self._ref = ref
         self._marks = marks
         self._pen = pen
-        self._failed = failed
         self._fill = fill
         self.created: set[str] = set()
         self._children: dict[str, KorcObject] = {}
         self._claims: dict[str, str] = {}
+        self._unserved: set[str] = set()
         self._places: set[tuple[str, str]] = set()
         self._since: dict[tuple[str, str], str] = {}
         self._streams: dict[tuple[str, str], asyncio.Task[None]] = {}
@@ -99,7 +101,12 @@ class Projection:
 
     @property
     def seen(self) -> Seen:
-        return Seen(children=dict(self._children), claims=dict(self._claims), now=datetime.now(UTC))
+        return Seen(
+            children=dict(self._children),
+            claims=dict(self._claims),
+            unserved=frozenset(self._unserved),
+            now=datetime.now(UTC),
+        )
 
     async def get(self, *bodies: Body) -> None:
         """Reads these children by name, whosever they are."""
@@ -107,9 +114,19 @@ class Projection:
             *(self._get(body["kind"], body["metadata"]["namespace"], body["metadata"]["name"]) for body in bodies)
         )
 
-    async def list(self, namespace: str, kinds: Iterable[str], *, whosever: bool = False) -> None:
-        """Reads all objects of these kinds that carry the order's labels, or all; Secrets without what is in them."""
-        await asyncio.gather(*(self._list(kind, namespace, whosever) for kind in kinds))
+    async def list(
+        self, namespace: str, kinds: Iterable[str], *, whosever: bool = False, contents: bool = False
+    ) -> None:
+        """Reads all objects of these kinds that carry the order's labels, or all.
+
+        contents  also what is in Secrets; without it nothing but their metadata
+        """
+        await asyncio.gather(*(self._list(kind, namespace, whosever, contents) for kind in kinds))
+
+    async def held(self, namespace: str, names: Collection[str]) -> frozenset[str]:
+        """Those of these claims that the order holds."""
+        holders = await asyncio.gather(*(claims.holder_of(self._cluster, namespace, name) for name in names))
+        return frozenset(name for name, holder in zip(names, holders, strict=True) if holder == self._ref.workflow_id)
 
     def take(self, kind: str, raw: Object | None) -> None:
         """What somebody else has read of an object."""
@@ -127,9 +144,11 @@ class Projection:
             heard.append(ready)
         await asyncio.gather(*heard)
 
-    def follow_one(self, kind: str, namespace: str, name: str) -> None:
-        """Goes on hearing of one object that does not carry the labels, and reads it anew when it changed."""
-        self._streams[kind, f"{namespace}/{name}"] = asyncio.create_task(self._stream_one(kind, namespace, name))
+    def follow_secret(self, namespace: str, name: str) -> None:
+        """Goes on hearing of a Secret that need not carry the labels, and reads it anew when it changed."""
+        self._streams["Secret", f"{namespace}/{name}"] = asyncio.create_task(
+            self._stream("Secret", namespace, "", name=name, contents=True)
+        )
 
     async def look(self, decide: Callable[[Seen], D]) -> D:
         """What the judge says, without a write; whose a claim is can be read, so that a loser is told as such."""
@@ -160,7 +179,7 @@ class Projection:
 
     async def _act(self, write: Write) -> None:
         await self._lent().lift()
-        kind, live = KINDS[write.kind], self._children.get(key(write.kind, write.name))
+        kind, live = KINDS[write.kind], self._children.get(key(write.kind, write.namespace, write.name))
         match write.act:
             case Act.CLAIM:
                 await self._claim(write)
@@ -173,10 +192,14 @@ class Projection:
             case Act.UNLATCH if live is not None:
                 await self._unlatch(kind, live)
             case Act.PATCH if live is not None:
-                self._written(write.kind, await self._patch(kind, live, write.body))
+                await self._patch(kind, live, write.body)
+                self._say("child changed", write.kind, live.metadata.namespace, write.name)
             case Act.DETACH if live is not None:
-                self._written(write.kind, await self._detach(kind, live))
-        _log.info("%s", write.act.value, extra={"order": self._ref.workflow_id, "child": f"{write.kind} {write.name}"})
+                await self._detach(kind, live)
+
+    def _say(self, done: str, kind: str, namespace: str, name: str, level: int = logging.INFO) -> None:
+        """One line for each effect; none for a write that turned out to be none."""
+        _log.log(level, done, extra={"order": self._ref.workflow_id, "child": f"{kind} {namespace}/{name}"})
 
     async def _claim(self, write: Write) -> None:
         namespace = write.body["metadata"]["namespace"]
@@ -184,6 +207,8 @@ class Projection:
         holder = await claims.claim(self._cluster, namespace, write.name, self._ref.workflow_id, labels)
         if holder is not None:
             self._claims[write.name] = holder
+        if holder == self._ref.workflow_id:
+            self._say("identity claimed", "Lease", namespace, write.name)
 
     async def _read_claim(self, write: Write) -> None:
         holder = await claims.holder_of(self._cluster, write.body["metadata"]["namespace"], write.name)
@@ -192,20 +217,24 @@ class Projection:
 
     async def _create(self, kind: Kind, write: Write) -> None:
         """An object that has the name already is not touched, whosever it is."""
+        namespace = write.body["metadata"]["namespace"]
         try:
             self._written(write.kind, await self._at(write.kind).create(kind, self._fill(write.body)))
+            self._say("child created", write.kind, namespace, write.name)
         except Conflict:
-            await self._get(write.kind, write.body["metadata"]["namespace"], write.name)
+            await self._get(write.kind, namespace, write.name)
 
     async def _apply(self, kind: Kind, write: Write, live: KorcObject | None) -> None:
         body = self._fill(write.body)
         if live is not None and write.exact:
             body = {**body, "metadata": {**body["metadata"], "resourceVersion": live.metadata.resource_version}}
-        self._written(
-            write.kind, await apply_onto(self._at(write.kind), kind, body, live.metadata.uid if live else None)
-        )
+        made = await apply_onto(self._at(write.kind), kind, body, live.metadata.uid if live else None)
+        self._written(write.kind, made)
         if live is None:
-            self.created.add(key(write.kind, write.name))
+            self.created.add(key(write.kind, write.namespace, write.name))
+            self._say("child created", write.kind, body["metadata"]["namespace"], write.name)
+        elif made["metadata"]["resourceVersion"] != live.metadata.resource_version:
+            self._say("child changed", write.kind, body["metadata"]["namespace"], write.name)
 
     async def _delete(self, kind: Kind, child: KorcObject) -> None:
         """Deletes a child of the order. A managed one without an id goes only as it was judged: K-ORC, which deletes
@@ -217,9 +246,11 @@ class Projection:
         version = "" if settled else meta.resource_version
         left = await self._at(kind.kind).delete(kind, meta.namespace, meta.name, meta.uid, version)
         if left is None:
-            self._children.pop(key(kind.kind, meta.name), None)
+            self._children.pop(key(kind.kind, meta.namespace, meta.name), None)
         else:
             self._written(kind.kind, left)
+        if left is None or left["metadata"].get("deletionTimestamp"):
+            self._say("child deleted", kind.kind, meta.namespace, meta.name)
 
     async def _unlatch(self, kind: Kind, child: KorcObject) -> None:
         """Clears `Progressing` so that K-ORC tries again; a wrong moment is seen by the next pass (contracts 4.14)."""
@@ -234,37 +265,45 @@ class Projection:
             live = await self._cluster.patch(kind, meta.namespace, meta.name, body, sub="status")
         except ClusterError as error:
             if not error.passing and error.status != 404:
-                raise ApplicationError(str(error), type=self._failed, non_retryable=True) from None
-            _log.info("a latched transport error is cleared later: %s", error)
+                raise ApplicationError(str(error), type=TRANSPORT_RETRY_FAILED, non_retryable=True) from None
+            _log.info("a latched transport error is cleared later: %s", error, extra={"order": self._ref.workflow_id})
             await self._get(kind.kind, meta.namespace, meta.name)
             return
+        self._say("latched transport error cleared", kind.kind, meta.namespace, meta.name)
         stamp = {"metadata": {"annotations": {UNLATCHED_AT: datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}}}
         try:
             live = await self._cluster.patch(kind, meta.namespace, meta.name, stamp)
         except ClusterError as error:
-            _log.info("the clearing could not be stamped: %s", error)
+            _log.info("the clearing could not be stamped: %s", error, extra={"order": self._ref.workflow_id})
         self._written(kind.kind, live)
 
-    async def _patch(self, kind: Kind, child: KorcObject, body: Object) -> Object:
-        """Sets fields of that very object, whatever else is written to it meanwhile."""
-        meta = child.metadata
-        return await self._at(kind.kind).patch(kind, meta.namespace, meta.name, {"metadata": {"uid": meta.uid}, **body})
+    async def _patch(self, kind: Kind, child: KorcObject, body: Object, *, exact: bool = False) -> None:
+        """Sets fields of that very object, if it is still there.
 
-    async def _detach(self, kind: Kind, child: KorcObject) -> Object:
+        exact  nobody may have written it since it was read; otherwise whatever else is written to it meanwhile stays
+        """
+        meta = child.metadata
+        only = {"uid": meta.uid, **({"resourceVersion": meta.resource_version} if exact else {})}
+        try:
+            live = await self._at(kind.kind).patch(kind, meta.namespace, meta.name, {"metadata": only, **body})
+        except ClusterError as error:
+            if error.status != 404 or isinstance(error, NotServed):
+                raise
+            self._children.pop(key(kind.kind, meta.namespace, meta.name), None)
+        else:
+            self._written(kind.kind, live)
+
+    async def _detach(self, kind: Kind, child: KorcObject) -> None:
         """Makes the child's controller forget what it made of it instead of deleting that, when the child goes."""
         meta, pushed = child.metadata, kind.kind == "PushSecret"
-        body = {
-            "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
-            "spec": {"deletionPolicy": "None"} if pushed else {"managedOptions": {"onDelete": "detach"}},
-        }
-        live = await self._cluster.patch(kind, meta.namespace, meta.name, body)
-        _log.warning(
+        spec = {"deletionPolicy": "None"} if pushed else {"managedOptions": {"onDelete": "detach"}}
+        await self._patch(kind, child, {"spec": spec}, exact=True)
+        done = (
             "let go of what was pushed to a store that is gone: it stays in OpenBao"
             if pushed
-            else "let go of a resource in Keystone that may be a stranger's: it stays when the child is deleted",
-            extra={"order": self._ref.workflow_id, "child": f"{kind.kind} {meta.namespace}/{meta.name}"},
+            else "let go of a resource in Keystone that may be a stranger's: it stays when the child is deleted"
         )
-        return live
+        self._say(done, kind.kind, meta.namespace, meta.name, logging.WARNING)
 
     def _at(self, kind: str) -> Cluster:
         return self._elsewhere.get(kind, self._cluster)
@@ -277,17 +316,30 @@ class Projection:
     # -- reads --------------------------------------------------------------------------------------------------
 
     async def _get(self, kind: str, namespace: str, name: str) -> None:
-        raw = await self._at(kind).get(KINDS[kind], namespace, name)
-        if raw is None:
-            self._children.pop(key(kind, name), None)
-        else:
-            self._learn(kind, raw)
+        with self._unless_unserved(kind):
+            raw = await self._at(kind).get(KINDS[kind], namespace, name)
+            if raw is None:
+                self._children.pop(key(kind, namespace, name), None)
+            else:
+                self._learn(kind, raw)
 
-    async def _list(self, kind: str, namespace: str, whosever: bool) -> None:
-        labels = None if whosever else self._marks.labels
-        found = await self._at(kind).list(KINDS[kind], namespace, labels=labels, metadata_only=kind == "Secret")
-        for item in found["items"]:
-            self._learn(kind, item)
+    async def _list(self, kind: str, namespace: str, whosever: bool, contents: bool) -> None:
+        labels, partial = None if whosever else self._marks.labels, kind == "Secret" and not contents
+        with self._unless_unserved(kind):
+            found = await self._at(kind).list(KINDS[kind], namespace, labels=labels, metadata_only=partial)
+            for item in found["items"]:
+                self._learn(kind, item, partial=partial)
+
+    @contextmanager
+    def _unless_unserved(self, kind: str) -> Iterator[None]:
+        """Around a read: there is nothing of a kind that nobody serves, where the order can do without."""
+        try:
+            yield
+        except NotServed as error:
+            if kind not in self._may_lack:
+                raise
+            self._unserved.add(kind)
+            _log.debug("nothing is there: %s", error, extra={"order": self._ref.workflow_id})
 
     def _written(self, kind: str, raw: Object) -> None:
         """Takes the answer to a write; what came after the first of a kind is heard when its stream begins."""
@@ -295,13 +347,15 @@ class Projection:
         self._since.setdefault((kind, meta["namespace"]), meta["resourceVersion"])
         self._learn(kind, raw)
 
-    def _learn(self, kind: str, raw: Object) -> None:
+    def _learn(self, kind: str, raw: Object, *, partial: bool = False) -> None:
         """Takes an object as it is now; a version that is no newer than what is known already is no news."""
-        child = child_of(raw, self._stands_for)
-        known = self._children.get(key(kind, child.metadata.name))
-        if known is not None and known.metadata.uid == child.metadata.uid and not _newer(child, known):
+        child = child_of(raw, self._stands_for).model_copy(update={"partial": partial})
+        name = key(kind, child.metadata.namespace, child.metadata.name)
+        known = self._children.get(name)
+        same = known is not None and known.metadata.uid == child.metadata.uid
+        if known is not None and same and not _newer(child, known) and not (known.partial and not partial):
             return
-        self._children[key(kind, child.metadata.name)] = child
+        self._children[name] = child
         if self._marks.own(child.metadata):
             self._places.add((kind, child.metadata.namespace))
         self._moved.set()
@@ -320,15 +374,24 @@ class Projection:
         return True
 
     async def _stream(
-        self, kind: str, namespace: str, version: str, ready: asyncio.Future[None] | None = None, name: str = ""
+        self,
+        kind: str,
+        namespace: str,
+        version: str,
+        ready: asyncio.Future[None] | None = None,
+        name: str = "",
+        *,
+        contents: bool = False,
     ) -> None:
         """Hears of the order's objects of one kind: after a version, or of all that are there and then of changes.
 
-        name  hears of the object of that name instead, whatever its labels
+        name      hears of the object of that name instead, whatever its labels
+        contents  reads what was heard of, for of Secrets nothing but their metadata is told
         A watch that fails just ends, unless it is yet to say what is there.
         """
+        partial = kind == "Secret"
         options: dict[str, Any] = {"name": name} if name else {"labels": self._marks.labels}
-        options |= {"seconds": max(1, round(self._lent().left) + 1), "metadata_only": kind == "Secret"}
+        options |= {"seconds": max(1, round(self._lent().left) + 1), "metadata_only": partial}
         cluster, of = self._at(kind), KINDS[kind]
         heard = (
             cluster.list_and_watch(of, namespace, **options)
@@ -336,16 +399,22 @@ class Projection:
             else cluster.watch(of, namespace, version, **options)
         )
         try:
-            async for event in heard:
-                raw = event["object"]
-                match event["type"]:
-                    case "BOOKMARK":
-                        if ready and not ready.done() and INITIAL_EVENTS_END in raw["metadata"].get("annotations", {}):
-                            ready.set_result(None)
-                    case "DELETED":
-                        self._forget(kind, raw)
-                    case _:
-                        self._learn(kind, raw)
+            with self._unless_unserved(kind):
+                async for event in heard:
+                    raw = event["object"]
+                    match event["type"]:
+                        case "BOOKMARK":
+                            ends = INITIAL_EVENTS_END in raw["metadata"].get("annotations", {})
+                            if ready and not ready.done() and ends:
+                                ready.set_result(None)
+                        case "DELETED":
+                            self._forget(kind, raw)
+                        case _ if not contents:
+                            self._learn(kind, raw, partial=partial)
+                        case _ if self._is_news(kind, raw["metadata"]):
+                            await self._get(kind, namespace, name)
+            if ready and not ready.done() and kind in self._unserved:
+                ready.set_result(None)
         except Exception as error:
             if ready and not ready.done():
                 ready.set_exception(error)
@@ -358,24 +427,12 @@ class Projection:
                 ended = f"following {kind} {namespace}"
                 ready.set_exception(ClusterError(ended, 0, "Ended", "the watch ended before it said what is there"))
 
-    async def _stream_one(self, kind: str, namespace: str, name: str) -> None:
-        seconds = max(1, round(self._lent().left) + 1)
-        try:
-            async for event in self._at(kind).watch(
-                KINDS[kind], namespace, "", name=name, seconds=seconds, metadata_only=True
-            ):
-                known, meta = self._children.get(key(kind, name)), event["object"]["metadata"]
-                if event["type"] == "DELETED":
-                    self._forget(kind, event["object"])
-                elif event["type"] != "BOOKMARK" and (
-                    known is None or known.metadata.resource_version != meta["resourceVersion"]
-                ):
-                    await self._get(kind, namespace, name)
-        except ClusterError as error:
-            _log.debug("stopped following %s %s: %s", kind, name, error)
+    def _is_news(self, kind: str, meta: Object) -> bool:
+        known = self._children.get(key(kind, meta["namespace"], meta["name"]))
+        return known is None or known.metadata.resource_version != meta["resourceVersion"]
 
     def _forget(self, kind: str, raw: Object) -> None:
-        name = key(kind, raw["metadata"]["name"])
+        name = key(kind, raw["metadata"]["namespace"], raw["metadata"]["name"])
         known = self._children.get(name)
         if known is not None and known.metadata.uid == raw["metadata"]["uid"]:
             del self._children[name]

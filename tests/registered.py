@@ -233,20 +233,10 @@ class Registered:
             outcome = admitted.found
         else:
             task = Task(ref=ref, order=admitted.order, plane=admitted.plane)
-            one, other = await asyncio.gather(self._catalog(task), self._either_account(task))
+            one, other = await asyncio.gather(retried(self.steps.provision_catalog, task), self._account(task))
             outcome = Outcome(verdicts=(*one.verdicts, *other.verdicts), fields={**one.fields, **other.fields})
         await self.report(ref, admitted, outcome)
         return admitted
-
-    async def _catalog(self, task: Task) -> Outcome:
-        if _settled(task, "catalog"):
-            return Outcome(verdicts=(gates.undeclared("catalog"),), fields={"catalog": None})
-        return await retried(self.steps.provision_catalog, task)
-
-    async def _either_account(self, task: Task) -> Outcome:
-        if _settled(task, "account"):
-            return Outcome(verdicts=(gates.undeclared("account"),), fields={"account": None})
-        return await self._account(task)
 
     async def report(self, ref: OrderRef, seen: Admitted, outcome: Outcome) -> None:
         order, self._again = seen.order, {verdict.type: verdict.again for verdict in outcome.verdicts}
@@ -285,7 +275,3 @@ class Registered:
         async with self.playing(), asyncio.timeout(seconds):
             while await self.world.find(ref) is not None:
                 await self.torn_down(ref)
-
-
-def _settled(task: Task, block: str) -> bool:
-    return not task.order.spec.get(block) and gates.swept(task.order.status, task.order.generation, block)

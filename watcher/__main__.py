@@ -19,7 +19,6 @@ import uuid
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from activities.cluster import Cluster
 from activities.clusters import BadKubeconfig, connect_management
 from watcher import metrics
 from watcher.checks import CannotStart, check_cluster
@@ -30,7 +29,7 @@ from watcher.leader import Leader
 from watcher.settings import WatcherSettings
 from worker.settings import BadSettings, load
 from worker.telemetry import Telemetry, start
-from worker.temporal import TemporalUnusable, check_search_attributes, connect
+from worker.temporal import TemporalUnusable, beside, check_search_attributes, connect, follow_credentials
 
 _log = logging.getLogger("watcher")
 
@@ -74,27 +73,25 @@ async def _work(settings: WatcherSettings, telemetry: Telemetry, health: Health)
     gc.collect()
     gc.freeze()
 
+    doorbell = TemporalDoorbell(client, settings.task_queue)
+
     async def lead() -> None:
-        engine = _engine(management, client, settings)
+        engine = Engine(management, doorbell, settings.clusters_namespace, rates=settings.rates)
         health.engine = engine
         try:
             await engine.run()
         finally:
             health.engine = None
 
-    if not settings.leader_election:
-        await lead()
-        return
-    health.leader = leader = Leader(management, settings.operator_namespace, identity)
-    try:
-        await leader.run(lead)
-    finally:
-        await leader.release()
-
-
-def _engine(management: Cluster, client: Client, settings: WatcherSettings) -> Engine:
-    doorbell = TemporalDoorbell(client, settings.task_queue)
-    return Engine(management, doorbell, settings.clusters_namespace, rates=settings.rates)
+    async with beside(follow_credentials(settings, client, doorbell.use)):
+        if not settings.leader_election:
+            await lead()
+            return
+        health.leader = leader = Leader(management, settings.operator_namespace, identity)
+        try:
+            await leader.run(lead)
+        finally:
+            await leader.release()
 
 
 async def _check_search_attributes(client: Client) -> None:

@@ -31,7 +31,7 @@ def order(found: Object) -> object:
 def plane(found: Object) -> object:
     """Planes: spec, annotations (the pause), deletion and the flips of the gates; no other status."""
     meta = _meta(found)
-    gates = [[c.get("type"), c.get("status")] for c in _conditions(found) if c.get("type") in PLANE_GATES]
+    gates = [[c.get("type"), c.get("status")] for c in conditions_of(found) if c.get("type") in PLANE_GATES]
     return [_life(meta), meta.get("generation"), meta.get("annotations") or {}, sorted(map(str, gates))]
 
 
@@ -40,7 +40,7 @@ def child(found: Object) -> object:
     meta, status = _meta(found), found.get("status")
     conditions = [
         [c.get(field) for field in ("type", "status", "reason", "message", "observedGeneration")]
-        for c in _conditions(found)
+        for c in conditions_of(found)
     ]
     # K-ORC writes the id a moment before it says that all is well: half of one piece of news.
     resource_id = status.get("id") if isinstance(status, dict) and conditions else None
@@ -60,14 +60,14 @@ def user(found: Object) -> object:
 def delivery(found: Object) -> object:
     """PushSecret and ExternalSecret: whose and which they are, and how their last sync went (but not when)."""
     meta, status = _meta(found), found.get("status")
-    ready = [[c.get(field) for field in ("status", "reason", "message")] for c in _conditions(found) if _ready(c)]
+    ready = [[c.get(field) for field in ("status", "reason", "message")] for c in conditions_of(found) if _ready(c)]
     synced = status.get("syncedResourceVersion") if isinstance(status, dict) else None
     return [_life(meta), written(found), ready, synced]
 
 
 def served(found: Object) -> object:
     """Databases and generators: whose and which they are, and whether their controller says Ready."""
-    ready = [[c.get(field) for field in ("status", "reason", "message")] for c in _conditions(found) if _ready(c)]
+    ready = [[c.get(field) for field in ("status", "reason", "message")] for c in conditions_of(found) if _ready(c)]
     return [_life(_meta(found)), written(found), ready]
 
 
@@ -97,7 +97,7 @@ def registration(found: Object) -> object:
 
 def unspoken(found: Object) -> bool:
     """A child that its controller has not looked at yet: nothing that the step which created it does not know."""
-    return not _conditions(found) and not _meta(found).get("deletionTimestamp")
+    return not conditions_of(found) and not _meta(found).get("deletionTimestamp")
 
 
 def standing(found: Object) -> bool:
@@ -116,13 +116,13 @@ def well(found: Object) -> bool:
     generation = meta.get("generation")
     return standing(found) and any(
         c.get("type") == "Available" and c.get("status") == "True" and c.get("observedGeneration") == generation
-        for c in _conditions(found)
+        for c in conditions_of(found)
     )
 
 
 def delivered(found: Object) -> bool:
     """Whether a PushSecret, an ExternalSecret or a Database is there to stay, and Ready as its controller says."""
-    return standing(found) and any(_ready(c) and c.get("status") == "True" for c in _conditions(found))
+    return standing(found) and any(_ready(c) and c.get("status") == "True" for c in conditions_of(found))
 
 
 def converged(found: Object) -> bool:
@@ -134,7 +134,7 @@ def converged(found: Object) -> bool:
         _ready(c)
         and c.get("status") == "True"
         and c.get("observedGeneration") == meta.get("generation")
-        for c in _conditions(found)
+        for c in conditions_of(found)
     )  # fmt: skip
 
 
@@ -158,7 +158,7 @@ def _meta(found: Object) -> dict[str, Any]:
     return meta if isinstance(meta, dict) else {}
 
 
-def _conditions(found: Object) -> list[dict[str, Any]]:
+def conditions_of(found: Object) -> list[dict[str, Any]]:
     status = found.get("status")
     conditions = status.get("conditions") if isinstance(status, dict) else None
     return [c for c in conditions if isinstance(c, dict)] if isinstance(conditions, list) else []

@@ -157,6 +157,7 @@ class Bells:
         except NotTaken as error:
             self._keep(ref, wanted, error)
         else:
+            metrics.RING_LATENCY.record(time.monotonic() - wanted.since)
             self._taken(outcome)
         finally:
             self._slots.release()
@@ -182,7 +183,8 @@ class Bells:
         self._wanted[ref] = _Wanted(wanted.since, due, fold, minor, wanted.attempts + 1, error.everybody)
         metrics.RINGS.add(1, {"outcome": "refused"})
         level = logging.DEBUG if str(error) == self._refused else logging.WARNING
-        _log.log(level, "the ring for %s was not taken and is kept: %s", ref.workflow_id, error)
+        more = {"order": ref.workflow_id}
+        _log.log(level, "the ring for %s was not taken and is kept: %s", ref.workflow_id, error, extra=more)
         self._refused = str(error)
 
     def _taken(self, outcome: str) -> None:

@@ -57,6 +57,10 @@ class TemporalDoorbell:
         self._client = client
         self._task_queue = task_queue
 
+    def use(self, client: Client) -> None:
+        """Rings by another connection from now on."""
+        self._client = client
+
     async def ring(self, ref: OrderRef, plane: Plane | None) -> str:
         attributes: dict[str, str | bool] = {"c5c3.order": ref.workflow_id, "c5c3.start": plane is not None}
         with _tracer.start_as_current_span("ring", attributes=attributes):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from activities.cluster import CONTROL_PLANE, Object
 from watcher import changes, metrics
-from watcher.mapping import Index, Place, Source, keystone_of, plane_of, wants_us
+from watcher.mapping import Index, Keeps, Place, Source, keystone_of, plane_of, wants_us
 from workflows.scaffold.order import OrderRef
 
 _log = logging.getLogger(__name__)
@@ -70,6 +70,13 @@ class Ear:
         """How many objects something is kept of."""
         return len(self._known)
 
+    def orphans(self, listed: Callable[[OrderRef], bool]) -> int:
+        """How many objects name an order, and none that is there. Where nobody has `listed`, it might be."""
+        return sum(
+            bool(sight.orders) and all(listed(ref) and ref not in self._index for ref in sight.orders)
+            for sight in self._known.values()
+        )
+
     def listed(self, items: Sequence[Object]) -> None:
         first, self._first = self._first, False
         news: set[OrderRef] = set()
@@ -94,7 +101,7 @@ class Ear:
             before = self._known.get(key)
             orders = self._seen(found)
             untouched = self._created(type_, found) if before is None else self._untouched(before, key, found)
-            self._ring(orders, minor=untouched and self._source.minor(found))
+            self._ring(orders, minor=untouched and self._source.minor(found) and not self._stray(found))
 
     def _created(self, type_: str, found: Object) -> bool:
         """A creation is a write, but one that takes nothing from an order that is Ready."""
@@ -126,11 +133,18 @@ class Ear:
             self._index.place(key, self._place(found))
         if before is not None and before.facts == now.facts:
             return self._count("unchanged")
-        if before is None and self._source.born_silent and changes.unspoken(found):
+        if before is None and self._source.born_silent and changes.unspoken(found) and not self._stray(found):
             orders = self._looked_up(found)
             return self._count("news" if orders else "unspoken", orders)
         orders = named | (before.orders if before else frozenset()) | self._looked_up(found)
         return self._count("news" if orders else "foreign", orders)
+
+    def _stray(self, found: Object) -> bool:
+        """Whether it is there to stay, names an order, and is none of its declared children: a pass is to take it."""
+        if not self._source.is_child or not changes.standing(found):
+            return False
+        name = str(found["metadata"]["name"])
+        return not all(self._index.declares(ref, name) for ref in self._named(found))
 
     def _gone(self, key: tuple[str, str], found: Object | None = None) -> set[OrderRef]:
         found = found or {"metadata": {"namespace": key[0], "name": key[1]}}
@@ -146,9 +160,17 @@ class Ear:
     def _write_down(self, found: Object, orders: Iterable[OrderRef]) -> None:
         for ref in orders:
             if wants_us(self._source.kind, found):
-                self._index.put(ref, plane_of(found), ready=changes.converged(found))
+                ready, keeps = changes.converged(found), self._keeps(ref, found)
+                self._index.put(ref, plane_of(found), ready=ready, keeps=keeps)
+                self._index.census.put(ref, found)
             else:
                 self._index.drop(ref)
+
+    def _keeps(self, ref: OrderRef, found: Object) -> Keeps | None:
+        try:
+            return self._source.keeps(ref, found)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            return None
 
     def _place(self, found: Object) -> Place | None:
         try:

@@ -11,6 +11,8 @@ import hashlib
 import json
 import logging
 import random
+import time
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
@@ -23,7 +25,7 @@ from watcher.ear import Ear
 from watcher.mapping import SOURCES, Index, Source
 from watcher.metrics import Sight
 from watcher.registrations import Registrations, namespaces_of
-from watcher.stream import Pace, Stream
+from watcher.stream import Pace, Stream, cluster_name
 from workflows.scaffold.order import OrderRef
 
 _log = logging.getLogger(__name__)
@@ -57,7 +59,9 @@ class Engine:
             group.create_task(self._ring_orphans())
             registrations = Registrations(self._engage)
             group.create_task(registrations.run())
-            for stream in self._streams(self._management, None):
+            streams = self._streams(self._management, None)
+            group.create_task(_say_when_listed(streams))
+            for stream in streams:
                 group.create_task(stream.run())
             secrets = Stream(
                 self._management, SECRET, registrations, namespace=self._clusters_namespace,
@@ -82,10 +86,25 @@ class Engine:
             key = (stream.cluster.name, stream.kind.kind)
             if stream.served is not False:
                 ages[key] = max(ages.get(key, 0.0), stream.age)
+        census = self.index.census
         return Sight(
-            stream_ages=ages, clusters=dict(self.engaged), pending=self.bells.pending, backlog=self.bells.backlog,
-            oldest_pending=self.bells.oldest, leading=True,
+            stream_ages=ages, clusters=dict(self.engaged), orders=census.counts(), unready=census.oldest_unready(),
+            deletions=census.oldest_deletion(), orphans=self._orphans(), pending=self.bells.pending,
+            backlog=self.bells.backlog, oldest_pending=self.bells.oldest, leading=True,
         )  # fmt: skip
+
+    def _orphans(self) -> dict[str, int]:
+        """Children of orders that are gone, by kind. Of an order where nobody has listed the orders, who knows."""
+        listed = {(each.cluster.name, each.kind.kind, each.namespace) for each in self.streams if each.served}
+
+        def known(ref: OrderRef) -> bool:
+            return not listed.isdisjoint((ref.cluster, ref.kind, where) for where in (None, ref.namespace))
+
+        found = Counter({source.kind.kind: 0 for source in SOURCES if source.is_child})
+        for stream in self.streams:
+            if stream.kind.kind in found and isinstance(stream.listener, Ear):
+                found[stream.kind.kind] += stream.listener.orphans(known)
+        return dict(found)
 
     def _streams(self, cluster: Cluster, namespaces: Sequence[str | None] | None) -> list[Stream]:
         """One stream per kind; of a target cluster per namespace, where its registration names some."""
@@ -162,10 +181,10 @@ class Engine:
         name = cluster.name
         streams = self._streams(cluster, namespaces_of(secret))
         self.engaged[name] = True
-        _log.info("cluster %s: listening to it", name)
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(stream.run()) for stream in streams]
+                tasks.append(group.create_task(_say_when_listed(streams)))
                 await self._until_different(secret, changed)
                 for task in tasks:
                     task.cancel()
@@ -188,6 +207,15 @@ class Engine:
             if now is None or _content(now) != _content(secret):
                 changed.set()
                 return
+
+
+async def _say_when_listed(streams: Sequence[Stream]) -> None:
+    began = time.monotonic()
+    for stream in streams:
+        await stream.answered.wait()
+    served = sum(stream.served is True for stream in streams)
+    where, took = cluster_name(streams[0].cluster.name), time.monotonic() - began
+    _log.info("listening to %s: %d of %d kinds are served there, listed in %.1f s", where, served, len(streams), took)
 
 
 def _content(secret: Object) -> bytes:

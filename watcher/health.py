@@ -63,4 +63,7 @@ async def serve(bind: tuple[str | None, int], health: Health, metrics: Callable[
         }
         return web.json_response(body, status=503 if why else 200)
 
-    return await serving.serve(bind, readyz, metrics)
+    async def measured() -> bytes:
+        return metrics()
+
+    return await serving.serve(bind, readyz, measured)

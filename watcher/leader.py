@@ -39,6 +39,7 @@ class Leader:
         self._duration = duration
         self._renew = renew
         self._holder = ""
+        self._trouble = False
         self._seen: tuple[str, float] = ("", 0.0)
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
@@ -97,7 +98,10 @@ class Leader:
         except Conflict:
             return False
         except (ClusterError, TimeoutError) as error:
-            _log.warning("the Lease %s/%s cannot be read or written: %s", self._namespace, NAME, error or "no answer")
+            level = logging.DEBUG if self._trouble else logging.WARNING
+            self._trouble = True
+            what = f"the Lease {self._namespace}/{NAME} cannot be read or written"
+            _log.log(level, "%s, which is tried again every few seconds: %s", what, error or "no answer")
             return False
         return self._holder == self._identity
 
@@ -107,6 +111,9 @@ class Leader:
 
     def _look(self, lease: Object) -> None:
         self.looked_at = time.monotonic()
+        if self._trouble:
+            self._trouble = False
+            _log.info("the Lease %s/%s answers again", self._namespace, NAME)
         self._holder = (lease.get("spec") or {}).get("holderIdentity") or ""
         version = lease["metadata"]["resourceVersion"]
         if version != self._seen[0]:

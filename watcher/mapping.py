@@ -32,6 +32,11 @@ from activities.cluster import (
     Object,
 )
 from watcher import changes
+from watcher.census import Census
+from workflows.api.keystoneservice import KeystoneServiceSpec
+from workflows.keystoneservice import sweep
+from workflows.keystoneservice.children import prefix
+from workflows.keystoneservice.delivery import consumer_name
 from workflows.scaffold.naming import order_named
 from workflows.scaffold.order import OrderRef
 
@@ -42,12 +47,20 @@ Place = tuple[str, str]
 """A cluster's name and a namespace there."""
 
 
+Keeps = Callable[[str], bool]
+"""Whether a child of this name is one that its order declares."""
+
+
 class Index:
-    """The orders that exist, the plane each names, which are Ready. Whoever hears of one writes it down here first."""
+    """The orders that exist, the plane each names, which are Ready, which children they declare. Whoever hears of one
+    writes it down here first.
+    """
 
     def __init__(self) -> None:
+        self.census = Census()
         self._keystones: dict[Plane, Place] = {}
         self._ready: set[OrderRef] = set()
+        self._keeps: dict[OrderRef, Keeps] = {}
         self._plane_of: dict[OrderRef, Plane] = {}
         self._orders_of: dict[Plane, set[OrderRef]] = {}
 
@@ -62,15 +75,27 @@ class Index:
         """Whether it was Ready when it was last heard of. Of one that is not, its run looks again by itself."""
         return ref in self._ready
 
-    def put(self, ref: OrderRef, plane: Plane, *, ready: bool = False) -> None:
-        self.drop(ref)
+    def declares(self, ref: OrderRef, name: str) -> bool:
+        """Whether the order declares a child of this name, as far as it is known what it declares."""
+        keeps = self._keeps.get(ref)
+        return keeps is None or keeps(name)
+
+    def put(self, ref: OrderRef, plane: Plane, *, ready: bool = False, keeps: Keeps | None = None) -> None:
+        self._strike(ref)
         if ready:
             self._ready.add(ref)
+        if keeps is not None:
+            self._keeps[ref] = keeps
         self._plane_of[ref] = plane
         self._orders_of.setdefault(plane, set()).add(ref)
 
     def drop(self, ref: OrderRef) -> None:
+        self._strike(ref)
+        self.census.drop(ref)
+
+    def _strike(self, ref: OrderRef) -> None:
         self._ready.discard(ref)
+        self._keeps.pop(ref, None)
         plane = self._plane_of.pop(ref, None)
         if plane is not None:
             self._orders_of[plane].discard(ref)
@@ -121,6 +146,11 @@ def never(_: object) -> bool:
     return False
 
 
+def nobody_knows(_: OrderRef, __: Object) -> Keeps | None:
+    """Children whose names are always the same need no telling."""
+    return None
+
+
 @dataclass(frozen=True)
 class Source:
     """One watched kind: what a change of it is, and whose news that is.
@@ -134,6 +164,7 @@ class Source:
     born_silent    whether a first sight that `changes.unspoken` is no news to the orders it names
     is_child       whether it is made for the orders it concerns
     minor          whether it is, as it is now, nothing to an order that is Ready, unless somebody has written to it
+    keeps          of an order: which children it declares. Another one with its labels came back out of a backup, say
     """
 
     kind: Kind
@@ -147,6 +178,7 @@ class Source:
     born_silent: bool = False
     is_child: bool = False
     minor: Callable[[Object], bool] = never
+    keeps: Callable[[OrderRef, Object], Keeps | None] = nobody_knows
 
     @property
     def is_order(self) -> bool:
@@ -242,6 +274,14 @@ def has_consumer_name(name: str) -> bool:
     return name.endswith(_CONSUMER)
 
 
+def of_registration(ref: OrderRef, found: Object) -> Keeps:
+    """Which children a registration declares changes with its spec: a role, an endpoint, a whole block. What is not
+    called like a child of its no sweep would take.
+    """
+    spec, start = KeystoneServiceSpec.model_validate(found.get("spec") or {}), prefix(ref)
+    return lambda name: sweep.keeps(ref, spec, name) or not (name.startswith(start) or name == consumer_name(ref))
+
+
 def plane_of(found: Object) -> Plane:
     """The plane an order names; without a namespace, one in the order's own."""
     spec = found.get("spec") or {}
@@ -275,7 +315,7 @@ def _delivery(kind: Kind) -> Source:
 
 SOURCES: tuple[Source, ...] = (
     Source(KEYSTONE_PROJECT, changes.order, itself(KEYSTONE_PROJECT), on_targets=True),
-    Source(KEYSTONE_SERVICE, changes.order, itself(KEYSTONE_SERVICE)),
+    Source(KEYSTONE_SERVICE, changes.order, itself(KEYSTONE_SERVICE), keeps=of_registration),
     Source(MARIADB_DATABASE, changes.order, itself(MARIADB_DATABASE), on_targets=True),
     Source(CONTROL_PLANE, changes.plane, looked_up=by_plane, kept=lambda _: True),
     _korc(KORC_PROJECT, either(_project_child, _service_child)),

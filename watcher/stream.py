@@ -40,7 +40,8 @@ class Pace:
 
 
 class Stream:
-    """Tells its listener everything that is and happens. `fresh_at` moves with every list, event and bookmark."""
+    """Tells its listener everything that is and happens. `fresh_at` moves with every list, event and bookmark, and
+    `answered` is set once the cluster has listed the kind, or said that it does not serve it."""
 
     def __init__(
         self,
@@ -58,10 +59,12 @@ class Stream:
         self.namespace = namespace
         self.served: bool | None = None
         self.fresh_at = time.monotonic()
+        self.answered = asyncio.Event()
         self.trouble = ""
         self._sort = ""
-        self._listener = listener
+        self.listener = listener
         self._labels = labels
+        self._counted_as = {"cluster": metrics.cluster_label(cluster.name), "kind": kind.kind}
         self._metadata_only = metadata_only
         self._pace = pace or Pace()
         self._version = ""
@@ -97,14 +100,14 @@ class Stream:
                     self._version = ""
                     _log.info("%s: the version heard last is too old; listing again", self)
                 elif error.reason == SILENT:
-                    self._version = ""
-                    _log.info("%s: nothing was heard for %g s; listing again", self, self._pace.silence)
+                    self._version = ""  # as quiet kinds are, every minute
+                    _log.debug("%s: nothing was heard for %g s; listing again", self, self._pace.silence)
                 else:
                     self._complain(self._sentence(error), f"{error.status} {error.reason}")
             except (AttributeError, KeyError, TypeError, ValueError) as error:
                 self._version = ""
                 self._complain(f"{self}: its answer cannot be read; listing again ({error!r:.200})", "unreadable")
-            metrics.RECONNECTS.add(1, {"cluster": self.cluster.name, "kind": self.kind.kind})
+            metrics.RECONNECTS.add(1, self._counted_as)
             if time.monotonic() - began >= self._pace.lived_long:
                 self._failures = 0
             else:
@@ -117,11 +120,10 @@ class Stream:
         version = found["metadata"].get("resourceVersion")
         if not version:
             raise ClusterError(f"listing {self.kind.plural}", 0, "NoVersion", "the list carries no resourceVersion")
-        if self.served is not True:
-            _log.info("%s: listening, %d there", self, len(found["items"]))
         self.served = True
-        metrics.RELISTS.add(1, {"cluster": self.cluster.name, "kind": self.kind.kind})
-        self._listener.listed(found["items"])
+        self.answered.set()
+        metrics.RELISTS.add(1, self._counted_as)
+        self.listener.listed(found["items"])
         self._version = version
         self._heard()
 
@@ -134,7 +136,7 @@ class Stream:
         async for event in events:
             found: Object = event["object"]
             if event["type"] != "BOOKMARK":
-                self._listener.heard(event["type"], found)
+                self.listener.heard(event["type"], found)
             # After the listener, so that what it could not take is heard again, and is stale meanwhile.
             self._version = found["metadata"].get("resourceVersion") or self._version
             self._heard()
@@ -154,9 +156,12 @@ class Stream:
     def _unserved(self, error: NotServed) -> None:
         """The kind is not there, which says nothing about its objects: what is known stays known."""
         self._version = ""
+        usual = not self.served
         if self.served is None:
             self.served = False
-        self._complain(f"{self}: this kind is not served; asking again every minute ({error})", "unserved")
+        self.answered.set()
+        sentence = f"{self}: this kind is not served; asking again every minute ({error})"
+        self._complain(sentence, "unserved", logging.INFO if usual else logging.WARNING)
 
     def _sentence(self, error: ClusterError) -> str:
         if error.status == 403:
@@ -168,9 +173,9 @@ class Stream:
             return f"{self}: the cluster does not accept our credentials; renew them ({error})"
         return f"{self}: {error}"
 
-    def _complain(self, sentence: str, sort: str) -> None:
+    def _complain(self, sentence: str, sort: str, level: int = logging.WARNING) -> None:
         """A line when the trouble is of a new sort; the same again, in whatever words, is no news."""
-        _log.log(logging.DEBUG if self.trouble and sort == self._sort else logging.WARNING, "%s", sentence)
+        _log.log(logging.DEBUG if self.trouble and sort == self._sort else level, "%s", sentence)
         self.trouble, self._sort = sentence, sort
 
 

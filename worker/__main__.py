@@ -18,13 +18,14 @@ from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from typing import Any, TypeVar
 
+from temporalio.client import Client
 from temporalio.service import RPCError
 from temporalio.worker import Worker
 
 from activities.clusters import BadKubeconfig, Clusters, connect_management
 from activities.errors import ClusterError
 from activities.openbao import OpenBao
-from worker import assembly, health, telemetry, temporal
+from worker import assembly, health, telemetry, temporal, versions
 from worker.checks import CannotStart, check_cluster
 from worker.settings import BadSettings, WorkerSettings, load
 
@@ -97,12 +98,26 @@ async def _serve(settings: WorkerSettings, told: telemetry.Telemetry, stop: asyn
 
         openbao = OpenBao(settings.service_account_token_file)
         worker = assembly.build(client, settings, assembly.WORKFLOWS, assembly.activities_over(clusters, openbao))
-        readiness.asks(health.Polling(client, worker, identity).why_not_ready)
+        readiness.asks(health.Polling(worker, identity).why_not_ready)
         # What is loaded by now stays for good. Each full collection went through it all, and held every step up.
         gc.collect()
         gc.freeze()
+        for watching in _watching(settings, client, worker):
+            await held.enter_async_context(temporal.beside(watching))
         _log.info("serving orders from task queue %s as %s", settings.task_queue, identity)
         await _until_told(worker, stop, settings.graceful_shutdown_seconds)
+
+
+def _watching(settings: WorkerSettings, client: Client, worker: Worker) -> list[Coroutine[Any, Any, None]]:
+    """What is looked after while the worker serves."""
+
+    def use(renewed: Client) -> None:
+        worker.client = renewed
+
+    watching = [temporal.follow_credentials(settings, client, use)]
+    if settings.deployment_name and settings.build_id:
+        watching.append(versions.follow(lambda: worker.client, settings.deployment_name, settings.build_id))
+    return watching
 
 
 async def _until_told(worker: Worker, stop: asyncio.Event, grace: int) -> None:

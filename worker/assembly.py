@@ -6,7 +6,6 @@ Temporal matches by prefix, so naming a package would switch the sandbox off for
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -22,6 +21,7 @@ from activities.keystoneservice import KeystoneServices
 from activities.mariadbdatabase import MariaDBDatabases
 from activities.openbao import OpenBao
 from activities.orders import Orders
+from worker.release import version
 from worker.settings import WorkerSettings
 from workflows.keystoneproject.teardown import KeystoneProjectTeardown
 from workflows.keystoneproject.workflow import KeystoneProject
@@ -44,6 +44,7 @@ PURE = (
     "workflows.scaffold.removal",
     "workflows.scaffold.search",
     "workflows.scaffold.steps",
+    "workflows.scaffold.times",
     "workflows.scaffold.verdict",
     "workflows.keystoneproject.children",
     "workflows.keystoneproject.judge",
@@ -54,6 +55,7 @@ PURE = (
     "workflows.keystoneservice.children",
     "workflows.keystoneservice.delivery",
     "workflows.keystoneservice.gates",
+    "workflows.keystoneservice.identity",
     "workflows.keystoneservice.publish",
     "workflows.keystoneservice.reasons",
     "workflows.keystoneservice.sweep",
@@ -139,14 +141,7 @@ def _version(settings: WorkerSettings) -> WorkerDeploymentConfig:
     """
     versioned = settings.deployment_name is not None and settings.build_id is not None
     return WorkerDeploymentConfig(
-        version=WorkerDeploymentVersion(settings.deployment_name or "c5c3-orders", settings.build_id or _release()),
+        version=WorkerDeploymentVersion(settings.deployment_name or "c5c3-orders", settings.build_id or version()),
         use_worker_versioning=versioned,
         default_versioning_behavior=VersioningBehavior.AUTO_UPGRADE if versioned else VersioningBehavior.UNSPECIFIED,
     )
-
-
-def _release() -> str:
-    try:
-        return importlib.metadata.version("c5c3-orders")
-    except importlib.metadata.PackageNotFoundError:
-        return "source"

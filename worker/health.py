@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 
 from aiohttp import web
+from opentelemetry import metrics
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
-from temporalio.client import Client
 from temporalio.service import RPCError
 from temporalio.worker import Worker
 
@@ -28,6 +28,10 @@ _QUEUES = {
     "activity": TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
 }
 
+_polling = metrics.get_meter("c5c3.worker").create_gauge(
+    "c5c3_worker_polling", description="Whether Temporal has lately seen this worker poll"
+)
+
 Why = Callable[[], Awaitable[str]]
 """Why the program is not ready; empty when it is."""
 
@@ -35,8 +39,7 @@ Why = Callable[[], Awaitable[str]]
 class Polling:
     """Asks Temporal whether this worker polls, at most every few seconds."""
 
-    def __init__(self, client: Client, worker: Worker, identity: str) -> None:
-        self._client = client
+    def __init__(self, worker: Worker, identity: str) -> None:
         self._worker = worker
         self._identity = identity
         self._answer = "not asked yet"
@@ -51,14 +54,15 @@ class Polling:
         return self._answer
 
     async def _ask(self) -> str:
+        client = self._worker.client  # another one once what lets us in was rotated
         for word, queue in _QUEUES.items():
             request = DescribeTaskQueueRequest(
-                namespace=self._client.namespace,
+                namespace=client.namespace,
                 task_queue=TaskQueue(name=self._worker.task_queue),
                 task_queue_type=queue,
             )
             try:
-                answer = await self._client.workflow_service.describe_task_queue(request, timeout=timedelta(seconds=3))
+                answer = await client.workflow_service.describe_task_queue(request, timeout=timedelta(seconds=3))
             except RPCError as error:
                 return f"Temporal does not say who polls: {error.message}"
             oldest = datetime.now(UTC) - RECENT
@@ -71,10 +75,17 @@ class Polling:
 
 
 async def serve(bind: tuple[str | None, int], why_not_ready: Why, metrics: Callable[[], bytes]) -> web.AppRunner:
-    """Serves the three paths until the runner's `cleanup`. Raises OSError when the address cannot be had."""
+    """Serves the three paths until the runner's `cleanup`. Raises OSError when the address cannot be had.
+
+    Who asks for the metrics is told of the same proof: nobody else need ask.
+    """
 
     async def readyz(_: web.Request) -> web.Response:
         why = await why_not_ready()
         return web.Response(text=f"{why or 'ready'}\n", status=503 if why else 200)
 
-    return await serving.serve(bind, readyz, metrics)
+    async def measured() -> bytes:
+        _polling.set(0 if await why_not_ready() else 1)
+        return metrics()
+
+    return await serving.serve(bind, readyz, measured)

@@ -13,14 +13,16 @@ _log = logging.getLogger(__name__)
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 
-async def serve(bind: tuple[str | None, int], readyz: Handler, metrics: Callable[[], bytes]) -> web.AppRunner:
+async def serve(
+    bind: tuple[str | None, int], readyz: Handler, metrics: Callable[[], Awaitable[bytes]]
+) -> web.AppRunner:
     """Serves the three paths until the runner's `cleanup`. Raises OSError when the address cannot be had."""
 
     async def healthz(_: web.Request) -> web.Response:
         return web.Response(text="ok\n")
 
     async def answer_metrics(_: web.Request) -> web.Response:
-        return web.Response(body=metrics(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        return web.Response(body=await metrics(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     app = web.Application()
     app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", answer_metrics)])

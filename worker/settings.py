@@ -11,9 +11,20 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, FilePath, SecretStr, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    DirectoryPath,
+    Field,
+    FilePath,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from worker.encryption import NONE, active_key, read_keys
 
 PREFIX = "C5C3_"
 _NOT_OURS = "C5C3_STACK_"  # the local stack's own settings, set beside ours on a developer's machine
@@ -46,7 +57,12 @@ class ConnectionSettings(BaseSettings):
     """What the worker and the watcher share: the Temporal server, telemetry, the management cluster."""
 
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX, env_ignore_empty=True, frozen=True, extra="ignore", hide_input_in_errors=True
+        env_prefix=PREFIX,
+        env_ignore_empty=True,
+        frozen=True,
+        extra="ignore",
+        hide_input_in_errors=True,
+        populate_by_name=True,
     )
 
     temporal_address: Address = Field("localhost:7233", description="the Temporal frontend, HOST:PORT")
@@ -56,8 +72,18 @@ class ConnectionSettings(BaseSettings):
     temporal_tls_ca: FilePath | None = Field(None, description="a PEM file with the authority of the server")
     temporal_tls_cert: FilePath | None = Field(None, description="a PEM file with our client certificate")
     temporal_tls_key: FilePath | None = Field(None, description="a PEM file with the client certificate's key")
+    temporal_tls_server_name: str | None = Field(
+        None, description="the name in the server's certificate, where it is not the address's"
+    )
     temporal_api_key: SecretStr | None = Field(None, description="the API key of a server that asks for one")
     temporal_api_key_file: FilePath | None = Field(None, description="a file that holds the API key")
+    payload_keys_dir: DirectoryPath | None = Field(
+        None,
+        description="a folder with the keys that encrypt what Temporal keeps, a file each; without it none do",
+    )
+    payload_key: str | None = Field(
+        None, description=f"the file name of the key for new payloads, where there are several; or {NONE}"
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="the least severe log line")
     otlp_endpoint: Annotated[str, AfterValidator(_http_url)] | None = Field(
         None, description="the OTLP/HTTP collector that traces go to; without it none are sent"
@@ -74,6 +100,10 @@ class ConnectionSettings(BaseSettings):
             raise ValueError("C5C3_TEMPORAL_TLS_CERT and C5C3_TEMPORAL_TLS_KEY belong together: set both or neither")
         if self.temporal_api_key and self.temporal_api_key_file:
             raise ValueError("C5C3_TEMPORAL_API_KEY and C5C3_TEMPORAL_API_KEY_FILE say the same thing: set one of them")
+        if self.payload_keys_dir:
+            active_key(read_keys(self.payload_keys_dir), self.payload_key, self.payload_keys_dir)
+        elif self.payload_key:
+            raise ValueError("C5C3_PAYLOAD_KEY names a key of C5C3_PAYLOAD_KEYS_DIR, which is not set: set it")
         return self
 
     @property
@@ -108,8 +138,17 @@ class WorkerSettings(ConnectionSettings):
     graceful_shutdown_seconds: int = Field(
         30, gt=LONGEST_STEP_SECONDS, le=600, description="how long running steps may take to finish at a shutdown"
     )
-    deployment_name: str | None = Field(None, description="the Temporal worker deployment, to version the workers")
-    build_id: str | None = Field(None, description="the version of this worker within its deployment")
+    # The worker controller of Temporal tells each pod the two by names of its own.
+    deployment_name: str | None = Field(
+        None,
+        validation_alias=AliasChoices("C5C3_DEPLOYMENT_NAME", "TEMPORAL_DEPLOYMENT_NAME"),
+        description="the Temporal worker deployment, to version the workers",
+    )
+    build_id: str | None = Field(
+        None,
+        validation_alias=AliasChoices("C5C3_BUILD_ID", "TEMPORAL_WORKER_BUILD_ID"),
+        description="the version of this worker within its deployment",
+    )
 
     @model_validator(mode="after")
     def _versioned(self) -> Self:

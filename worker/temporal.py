@@ -1,4 +1,4 @@
-"""The connection to Temporal, for the worker and the watcher alike.
+"""The connection to Temporal, for the worker, the watcher and whoever else reads what they wrote.
 
 A server that is not there yet is waited for, with a line that says so; a server that is there and cannot be used (no
 such namespace, no search attributes, refused credentials) is an error with the command that helps.
@@ -7,17 +7,25 @@ such namespace, no search attributes, refused credentials) is an error with the 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from datetime import timedelta
+from typing import Any
 
 from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest, ListSearchAttributesResponse
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
-from temporalio.client import Client, TLSConfig
+from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.converter import DataConverter, DefaultFailureConverterWithEncodedAttributes
 from temporalio.runtime import Runtime
 from temporalio.service import RPCError, RPCStatusCode
 
+from worker import credentials
+from worker.credentials import BadCredentials
+from worker.encryption import NONE, Sealed
 from worker.settings import ConnectionSettings
 from worker.tracing import Tracing
 from workflows.scaffold.search import ALL as SEARCH
@@ -25,12 +33,26 @@ from workflows.scaffold.search import ALL as SEARCH
 _log = logging.getLogger(__name__)
 
 _LONGEST_PAUSE = 10.0
-_REFUSED = ("Unauthenticated", "PermissionDenied", "permission denied")
+_LOOK_SECONDS = 30.0
 _NOT_OFFERED = frozenset({RPCStatusCode.UNIMPLEMENTED, RPCStatusCode.PERMISSION_DENIED})
 
 
 class TemporalUnusable(Exception):
     """Temporal answers, but cannot serve us as it is; the text says what to do."""
+
+
+def data_converter(settings: ConnectionSettings) -> DataConverter:
+    """How arguments, results and failures are written and read: encrypted where there are keys for it."""
+    if settings.payload_keys_dir is None:
+        return pydantic_data_converter
+    codec = Sealed(settings.payload_keys_dir, settings.payload_key)
+    if settings.payload_key == NONE:
+        return dataclasses.replace(pydantic_data_converter, payload_codec=codec)
+    return dataclasses.replace(
+        pydantic_data_converter,
+        payload_codec=codec,
+        failure_converter_class=DefaultFailureConverterWithEncodedAttributes,
+    )
 
 
 async def connect(
@@ -40,16 +62,17 @@ async def connect(
 
     wait  for the server, for as long as it takes; else one that does not answer cannot be used
     """
-    tls = await asyncio.to_thread(_tls, settings)
+    converter = await asyncio.to_thread(data_converter, settings)
     pause = 1.0
     while True:
         try:
+            shown = await asyncio.to_thread(credentials.read, settings)
             client = await Client.connect(
                 settings.temporal_address,
                 namespace=settings.temporal_namespace,
-                api_key=await asyncio.to_thread(settings.api_key),
-                tls=tls,
-                data_converter=pydantic_data_converter,
+                api_key=shown.api_key,
+                tls=shown.tls,
+                data_converter=converter,
                 interceptors=[Tracing()],
                 connect_timeout=timedelta(seconds=5),
                 identity=identity,
@@ -57,21 +80,46 @@ async def connect(
             )
             await _check_namespace(client, settings)
             return client
+        except BadCredentials as error:
+            raise TemporalUnusable(str(error)) from None
         except (RuntimeError, RPCError) as error:
-            if any(word in str(error) for word in _REFUSED):
-                raise TemporalUnusable(
-                    f"Temporal at {settings.temporal_address} refuses our credentials: check C5C3_TEMPORAL_API_KEY"
-                    " or C5C3_TEMPORAL_TLS_CERT and C5C3_TEMPORAL_TLS_KEY"
-                ) from None
+            if why := credentials.why_refused(error, settings):
+                raise TemporalUnusable(why) from None
             if not wait:
                 raise TemporalUnusable(
                     f"Temporal at {settings.temporal_address} does not answer ({_short(error)}): is that its address?"
                 ) from None
+            hint = "" if shown.tls else " (if it speaks TLS, set C5C3_TEMPORAL_TLS=true)"
             _log.warning(
-                "waiting for Temporal at %s, next look in %g s: %s", settings.temporal_address, pause, _short(error)
+                "waiting for Temporal at %s%s, next look in %g s: %s",
+                settings.temporal_address,
+                hint if "transport error" in str(error) else "",
+                pause,
+                _short(error),
             )
         await asyncio.sleep(pause)
         pause = min(pause * 2, _LONGEST_PAUSE)
+
+
+async def follow_credentials(settings: ConnectionSettings, client: Client, use: Callable[[Client], None]) -> None:
+    """Shows Temporal what is rotated on disk: a new API key at the next request, new TLS files by a new connection.
+
+    Whoever holds the client is given the new one by `use`. What cannot be used is said, and looked at again.
+    """
+    while True:
+        await asyncio.sleep(_LOOK_SECONDS)
+        held = client.service_client.config
+        try:
+            now = await asyncio.to_thread(credentials.read, settings)
+            if now.tls != held.tls:
+                client = await connect(settings, identity=client.identity, runtime=held.runtime)
+                use(client)
+                _log.info("the TLS files have changed: connected to Temporal with the new ones")
+            elif now.api_key != held.api_key:
+                client.api_key = now.api_key
+                _log.info("the API key has changed: Temporal is shown the new one")
+        except (BadCredentials, TemporalUnusable) as error:
+            _log.warning("what lets us in at Temporal has changed and cannot be used, the former stays: %s", error)
 
 
 async def check_search_attributes(client: Client) -> None:
@@ -94,6 +142,17 @@ async def check_search_attributes(client: Client) -> None:
             f"Temporal namespace {client.namespace} lacks search attributes: run `temporal operator search-attribute"
             f" create {where} " + " ".join(f"--name {name} --type Keyword" for name in missing) + "` and start again"
         )
+
+
+@asynccontextmanager
+async def beside(doing: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Does that beside the block, until the block ends."""
+    task = asyncio.create_task(doing)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
 
 
 async def _listed(client: Client) -> ListSearchAttributesResponse | None:
@@ -125,19 +184,8 @@ async def _check_namespace(client: Client, settings: ConnectionSettings) -> None
                 " C5C3_TEMPORAL_NAMESPACE to one it has, or run `temporal operator namespace create"
                 f" --address {settings.temporal_address} --namespace {client.namespace}`"
             ) from None
-        if error.status not in _NOT_OFFERED:
+        if error.status != RPCStatusCode.UNIMPLEMENTED:
             raise
-
-
-def _tls(settings: ConnectionSettings) -> TLSConfig | bool:
-    """TLS as the settings say; certificates or an API key mean that it is wanted."""
-    ca, cert, key = (
-        path.read_bytes() if path else None
-        for path in (settings.temporal_tls_ca, settings.temporal_tls_cert, settings.temporal_tls_key)
-    )
-    if ca or cert:
-        return TLSConfig(server_root_ca_cert=ca, client_cert=cert, client_private_key=key)
-    return settings.temporal_tls or settings.api_key() is not None
 
 
 def _short(error: Exception) -> str:

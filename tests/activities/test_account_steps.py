@@ -13,7 +13,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities import projection
 from activities.cluster import CONTROL_PLANE, EVENT, KINDS, SECRET, Object
-from activities.errors import ClusterError
+from activities.errors import ClusterError, NotServed
 from activities.keystoneaccount import Accounts
 from tests import korc_by_hand as words
 from tests.audit import Audit, writes
@@ -52,6 +52,9 @@ async def password(registered: Registered, ref: OrderRef, generation: int = 1) -
 async def delivered(registered: Registered, ref: OrderRef) -> str | None:
     data = await registered.secret(ref.namespace, delivery.consumer_name(ref))
     return None if data is None else b64decode(data["password"]).decode()
+
+
+RECORDER = "keystoneservice-controller"
 
 
 async def events(registered: Registered, ref: OrderRef) -> list[Object]:
@@ -355,6 +358,7 @@ async def test_a_schedule_is_said_to_be_deferred_exactly_once(registered: Regist
     assert len(found) == (mode == "Scheduled")
     for each in found:
         assert each["type"] == "Normal"
+        assert (each["source"], each["reportingComponent"]) == ({"component": RECORDER}, RECORDER)
         assert (each["involvedObject"]["kind"], each["involvedObject"]["name"]) == ("KeystoneService", ref.name)
         assert each["involvedObject"]["uid"] == (await registered.world.live(ref))["metadata"]["uid"]
 
@@ -710,3 +714,65 @@ async def test_a_latched_user_is_asked_about_before_it_is_woken(registered: Regi
     assert (await registered.account(ref)).reason == "ServiceAccountCollision"
     conditions = (await hand.there(name))["status"]["conditions"]
     assert [c["type"] for c in conditions] == ["Available", "Progressing"]
+
+
+@pytest.mark.row("A11", "A21")
+async def test_a_password_that_was_emptied_is_replaced_by_the_next(registered: Registered) -> None:
+    ref = await ordered(registered)
+    async with registered.playing():
+        await registered.passes_until_ready(ref)
+        edit = {"data": {"password": ""}}
+        await registered.admin.patch(SECRET, registered.world.plane_ns, delivery.password_name(ref, 1), edit)
+        await registered.one_pass(ref)
+        await registered.passes_until_ready(ref)
+        assert (await registered.status(ref))["account"]["passwordGeneration"] == 2
+        assert await delivered(registered, ref) == await password(registered, ref, 2)
+    assert await password(registered, ref, 1) is None
+
+
+async def test_a_password_that_was_emptied_before_it_was_applied_is_filled(registered: Registered) -> None:
+    ref = await ordered(registered)
+    await user_made(registered, ref)
+    name = delivery.password_name(ref, 1)
+    await registered.admin.patch(SECRET, registered.world.plane_ns, name, {"data": {"password": ""}})
+    await registered.account(ref)
+    assert len(await password(registered, ref) or "") == 43
+    assert await registered.names("Secret") == ["Secret/password-v1"]
+
+
+def without_assignments(registered: Registered) -> Meddled:
+    """An API server whose K-ORC has no RoleAssignment."""
+    meddled = Meddled(registered.world.clusters.management)
+
+    async def unserved(call: Call) -> None:
+        if call.plural == "roleassignments":
+            raise NotServed(str(call), 404, "NotServed", "the server could not find the requested resource")
+
+    meddled.before = unserved
+    registered.through(meddled)
+    return meddled
+
+
+async def test_a_korc_without_assignments_serves_accounts_without_roles_and_takes_them_back(
+    registered: Registered,
+) -> None:
+    ref = await ordered(registered, roles=[])
+    without_assignments(registered)
+    async with registered.playing():
+        await registered.passes_until_ready(ref)
+    await registered.removed(ref)
+    assert await registered.names() == []
+
+
+async def test_a_korc_without_assignments_is_named_where_roles_are_declared_and_heals(registered: Registered) -> None:
+    ref = await ordered(registered)
+    meddled = without_assignments(registered)
+    async with registered.playing():
+        for _ in range(6):
+            await registered.one_pass(ref)
+        assert (await registered.reasons(ref))[1] == "ServiceAccountError"
+        message = await registered.message(ref, "AccountReady")
+        for part in ("'reader'", "RoleAssignment", "Install a K-ORC", "declare no roles"):
+            assert part in message
+        meddled.before = None
+        await registered.passes_until_ready(ref)

@@ -22,7 +22,7 @@ from activities.cluster import (
     Cluster,
     Kind,
 )
-from activities.errors import NotServed, OpenBaoError
+from activities.errors import ClusterError, NotServed, OpenBaoError
 from tests.audit import Audit, writes
 from tests.ordered import Ordering, ready_on
 from tests.world import CRD, TARGET, World, definition, run, until
@@ -36,6 +36,13 @@ pytestmark = pytest.mark.api
 @pytest_asyncio.fixture
 async def ordering(world: World) -> Ordering:
     return Ordering(world)
+
+
+READS = (
+    "mariadbdatabases", "controlplanes", "mariadbs", "databases", "certificates", "secretstores", "secrets",
+    "vaultdynamicsecrets", "externalsecrets", "secrets", "secrets",
+)  # fmt: skip
+"""What a pass over a Ready order reads: of Secrets the client's certificate, the credential and what is delivered."""
 
 
 async def both(ordering: Ordering, ref: OrderRef) -> tuple[str, str]:
@@ -155,10 +162,7 @@ async def test_a_whole_pass_writes_each_thing_once_and_in_order(ordering: Orderi
     await ordering.one_pass(ref)
     asked = await audit.asked(world.plane_ns, world.order_ns)
     assert writes(asked) == []
-    assert sorted(one.resource for one in asked) == sorted(
-        ["mariadbdatabases", "controlplanes", "mariadbs", "databases", "certificates", "secretstores", "secrets",
-         "vaultdynamicsecrets", "externalsecrets", "secrets", "secrets"]
-    )  # fmt: skip
+    assert sorted(one.resource for one in asked) == sorted(READS)
     assert ordering.vault.calls[calls:] == ["login", "read", "close"]
 
 
@@ -233,6 +237,11 @@ async def test_an_authority_comes_with_tls_and_goes_without_it(ordering: Orderin
     await ordering.one_pass(ref)
     assert (await ordering.delivered(ref))["ca.crt"] == "PEM"
     assert (await ordering.status(ref))["secretKeys"][-1] == "ca.crt"
+    audit = Audit(world.stack)
+    await ordering.one_pass(ref)
+    asked = await audit.asked(world.plane_ns, world.order_ns)
+    assert writes(asked) == []
+    assert sorted(one.resource for one in asked) == sorted((*READS, "secrets")), "and the authority"
     await ordering.admin.patch(SECRET, ref.namespace, children.delivered_name(ref), {"data": {"theirs": "a2VwdA=="}})
     await tls("disabled")
     await ordering.one_pass(ref)
@@ -314,6 +323,33 @@ async def test_a_refreshed_credential_is_delivered_and_said_once(
     assert said.__dict__["order"] == ref.workflow_id
 
 
+@pytest.mark.row("M18", "M29")
+async def test_the_time_of_a_refresh_is_that_of_the_user_that_is_delivered(ordering: Ordering) -> None:
+    """External Secrets writes the Secret first, and we hear of it before it has said when it did."""
+    await ordering.plane()
+    ref = await ordering.ready()
+    name, when = children.credentials_name(ref), "2031-01-01T00:00:00Z"
+
+    async def later() -> None:
+        await asyncio.sleep(0.7)
+        assert (await ordering.delivered(ref))["username"] == user, "the Secret does not wait for it"
+        await ordering.say(name, when)
+
+    user = await ordering.write(name)
+    saying = asyncio.create_task(later())
+    await ordering.one_pass(ref)
+    await saying
+    assert (await ordering.status(ref))["credentialsRefreshedAt"] == when
+    # One that never says it holds nothing up for long, and what it says in the end is read by the next pass.
+    user = await ordering.write(name)
+    await ordering.one_pass(ref)
+    assert (await ordering.delivered(ref))["username"] == user
+    assert await both(ordering, ref) == ("DatabaseProvisioned", "Delivered")
+    await ordering.say(name, "2031-01-02T00:00:00Z")
+    await ordering.one_pass(ref)
+    assert (await ordering.status(ref))["credentialsRefreshedAt"] == "2031-01-02T00:00:00Z"
+
+
 async def test_a_wait_does_not_log_in_at_each_look(ordering: Ordering) -> None:
     await ordering.plane()
     ref = await ordering.order()
@@ -340,6 +376,38 @@ async def test_openbao_refusing_is_an_error_of_its_own_kind_and_the_session_is_c
     assert (caught.value.type, caught.value.non_retryable) == ("OpenBaoError", True)
     assert ordering.vault.calls[-3:] == ["read", "write", "close"]
     assert await ordering.database(ref) is None, "no Database before its role"
+
+
+@pytest.mark.row("M29")
+async def test_a_step_that_fails_once_the_role_may_be_there_tells_its_name(
+    ordering: Ordering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For it is by status.roleName that a person finds the role when nothing else can take it back."""
+    await ordering.plane()
+    ref = await ordering.order()
+    named = ({"roleName": children.role_name(ref, ordering.world.plane_ns)},)
+
+    async def told() -> tuple[object, ...]:
+        with pytest.raises(ApplicationError) as caught:
+            await run(ordering.databases.provision_database, await ordering.task(ref))
+        return tuple(caught.value.details)
+
+    async with ordering.neighbours():
+        ordering.vault.refuse["login"] = OpenBaoError("OpenBao gave no answer")
+        await run(ordering.orders.admit, ref)
+        assert await told() == ()
+        ordering.vault.refuse = {"write": OpenBaoError("OpenBao gave no answer")}
+        assert await told() == named
+        ordering.vault.refuse.clear()
+        real = Cluster.apply
+
+        async def refused(self: Cluster, kind: Kind, *rest: Any, **more: Any) -> Any:
+            if kind is DATABASE:
+                raise ClusterError("applying Database", 503, "ServiceUnavailable", "")
+            return await real(self, kind, *rest, **more)
+
+        monkeypatch.setattr(Cluster, "apply", refused)
+        assert await told() == named
 
 
 @pytest.mark.row("M25")
@@ -375,6 +443,60 @@ async def test_what_was_fetched_during_the_teardown_is_revoked_before_the_end(or
         await ordering.torn_down(ref)
     session = ["login", "revoke", "delete", "close"]
     assert ordering.vault.calls[calls:] == [*session, *session]
+
+
+@pytest.mark.row("M25")
+async def test_kinds_that_nobody_serves_hold_a_deletion_only_where_the_plane_needs_them(ordering: Ordering) -> None:
+    """A plane that issues no credentials need not have mariadb-operator; of another one it may be away for a moment."""
+    far: dict[str, Any] = {"services": {"keystone": {"mode": "Managed", "targetClusterRef": {"name": TARGET}}}}
+    database = {"clusterRef": {"name": "mariadb"}, "credentialsMode": "Static"}
+    static: dict[str, Any] = {"infrastructure": {"database": database}}
+    await ordering.plane(mariadb=False, **far, **static)
+    ref = await ordering.order()
+    await ordering.one_pass(ref)
+    assert await both(ordering, ref) == ("DynamicCredentialsUnavailable", "DynamicCredentialsUnavailable")
+    await ordering.delete(ref)
+    dynamic = {"infrastructure": {"database": {"credentialsMode": "Dynamic"}}}
+    await ordering.admin.patch(CONTROL_PLANE, ordering.world.plane_ns, "cp", {"spec": dynamic})
+    with pytest.raises(ApplicationError, match="is its CRD there"):
+        await ordering.torn_down(ref)
+    task = await ordering.task(ref)
+    with pytest.raises(NotServed):
+        await ordering.databases.look_removal(task)
+    await ordering.admin.patch(CONTROL_PLANE, ordering.world.plane_ns, "cp", {"spec": static})
+    assert (await ordering.databases.look_removal(await ordering.task(ref))).left == ()
+    await ordering.torn_down(ref)
+    assert await ordering.find(ref) is None
+
+
+@pytest.mark.row("M26")
+async def test_a_role_is_said_to_be_left_once_whatever_is_there_of_the_order(
+    ordering: Ordering, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Here only its Database, which somebody holds for a while."""
+    await ordering.plane()
+    ref = await ordering.order()
+    async with ordering.neighbours(database=False):
+        await ordering.passes_until(ref, reasons.WAITING_FOR_DATABASE, reasons.DATABASE_READY)
+    held = await ordering.database(ref)
+    assert held is not None
+    hold = {"metadata": {"finalizers": ["example.org/hold"]}}
+    await ordering.admin.patch(DATABASE, ordering.world.plane_ns, held["metadata"]["name"], hold)
+    client = await ordering.admin.get(SECRET, ordering.world.plane_ns, children.CLIENT)
+    assert client is not None
+    await ordering.admin.delete(SECRET, ordering.world.plane_ns, children.CLIENT, client["metadata"]["uid"])
+    await ordering.delete(ref)
+    with caplog.at_level("WARNING"):
+        for _ in range(2):
+            assert (await ordering.torn_down(ref)).left
+    free: dict[str, Any] = {"metadata": {"finalizers": []}}
+    await ordering.admin.patch(DATABASE, ordering.world.plane_ns, held["metadata"]["name"], free)
+    while await ordering.find(ref) is not None:
+        await ordering.torn_down(ref)
+    role = children.role_name(ref, ordering.world.plane_ns)
+    text = f'the OpenBao client certificate is gone; leaving database role "{role}" to its TTLs'
+    assert [record.message for record in caplog.records].count(text) == 1
+    assert ordering.vault.roles.keys() == {role}
 
 
 @pytest.mark.row("M26")

@@ -6,122 +6,36 @@ The real OpenBao is asked in tests/e2e; here is what it would never answer.
 from __future__ import annotations
 
 import asyncio
-import http.server
-import json
 import os
 import socket
 import ssl
-import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry import trace
+from prometheus_client.parser import text_string_to_metric_families
 
-from activities import openbao
+from activities.dialled import tls
 from activities.errors import OpenBaoError
 from activities.openbao import OpenBao
-from deploy.local.authority import Pair, authority, issue
+from deploy.local.authority import authority
+from tests.bao_by_hand import LOGIN, NAME, REVOKE_SELF, ROLE, TOKEN, Server, expired, serving
+from tests.conftest import Told
 from workflows.api.mariadbdatabase import Bao
 from workflows.mariadbdatabase.schema import role
 
 JWT = "eyJhbGciOi.the-jwt.signature"
-TOKEN = "s.the-client-token"
-LOGIN = "/v1/auth/kubernetes/management/login"
-REVOKE_SELF = "/v1/auth/token/revoke-self"
-ROLE = "/v1/database/mariadb/roles/order.openstack.a-12345678-database"
-NAME = ROLE.rpartition("/")[2]
-
-
-@dataclass
-class Asked:
-    """One request, as it came."""
-
-    method: str
-    path: str
-    headers: dict[str, str]
-    body: Any
-
-
-@dataclass
-class Server:
-    """An HTTPS server that asks for client certificates. `answers` maps `METHOD path` to status and body."""
-
-    port: int
-    ca: Pair
-    client: Pair
-    asked: list[Asked] = field(default_factory=list)
-    answers: dict[str, tuple[int, bytes]] = field(default_factory=dict)
-    delay: float = 0
-
-    @property
-    def bao(self) -> Bao:
-        return Bao(server=f"https://127.0.0.1:{self.port}")
-
-    @property
-    def pair(self) -> dict[str, bytes]:
-        return {
-            "ca.crt": self.ca.certificate.read_bytes(),
-            "tls.crt": self.client.certificate.read_bytes(),
-            "tls.key": self.client.key.read_bytes(),
-        }
-
-    def says(self, what: str, status: int, body: Any = None) -> None:
-        self.answers[what] = (status, body if isinstance(body, bytes) else json.dumps(body).encode())
-
-    @property
-    def calls(self) -> list[str]:
-        return [f"{one.method} {one.path}" for one in self.asked]
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    ca = authority(tmp_path, "ca")
-    pair = issue(ca, tmp_path, "server", ("localhost", "127.0.0.1"))
-    made = Server(0, ca, issue(ca, tmp_path, "client"))
-    made.says(f"POST {LOGIN}", 200, {"auth": {"client_token": TOKEN}})
-    made.says(f"POST {REVOKE_SELF}", 204, b"")
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def _serve(self) -> None:
-            raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            made.asked.append(
-                Asked(self.command, self.path, dict(self.headers.items()), json.loads(raw) if raw else None)
-            )
-            time.sleep(made.delay)
-            status, body = made.answers.get(f"{self.command} {self.path}", (404, b'{"errors":[]}'))
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        do_GET = do_POST = do_DELETE = _serve
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    class Quiet(http.server.ThreadingHTTPServer):
-        daemon_threads = True
-
-        def handle_error(self, *_: object) -> None:
-            """A client that goes away is what half of these tests are about."""
-
-    listener = Quiet(("127.0.0.1", 0), Handler)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(pair.certificate, pair.key)
-    context.load_verify_locations(ca.certificate)
-    context.verify_mode = ssl.CERT_REQUIRED
-    listener.socket = context.wrap_socket(listener.socket, server_side=True)
-    made.port = listener.server_address[1]
-    threading.Thread(target=listener.serve_forever, daemon=True).start()
-    yield made
-    listener.shutdown()
-    listener.server_close()
+    with serving(tmp_path) as made:
+        yield made
 
 
 @pytest.fixture
@@ -146,6 +60,32 @@ async def refusal(client: OpenBao, server: Server, **other: Any) -> OpenBaoError
     return caught.value
 
 
+async def test_requests_are_counted_by_method_and_answer(server: Server, client: OpenBao, told: Told) -> None:
+    def counted() -> Counter[tuple[str, str]]:
+        families = text_string_to_metric_families(told.text())
+        samples = [each for family in families for each in family.samples]
+        name = "c5c3_openbao_request_duration_seconds_count"
+        return Counter({(s.labels["method"], s.labels["code"]): int(s.value) for s in samples if s.name == name})
+
+    before = counted()
+    server.says(f"GET {ROLE}", 503, {"errors": ["Vault is sealed"]})
+    await refusal(client, server)
+    await refusal(client, server, bao=Bao(server="https://127.0.0.1:9"))
+    assert counted() - before == Counter(
+        {("POST", "200"): 1, ("GET", "503"): 1, ("POST", "204"): 1, ("POST", "none"): 1}
+    )
+
+
+@pytest.mark.row("O04")
+async def test_requests_are_part_of_the_steps_trace(server: Server, client: OpenBao, told: Told) -> None:
+    with trace.get_tracer("test").start_as_current_span("step") as step:
+        async with client.session(server.bao, server.pair, soon()) as session:
+            await session.read_role(NAME)
+    spans = [span for span in told.exporter.get_finished_spans() if span.name != "step"]
+    assert [span.name for span in spans] == ["POST auth", "GET database", "POST auth"]
+    assert all(span.parent == step.get_span_context() for span in spans)
+
+
 async def test_a_session_logs_in_carries_its_token_and_gives_it_back(server: Server, client: OpenBao) -> None:
     wanted = role("a", "openstack")
     server.says(f"GET {ROLE}", 200, {"data": {**wanted, "default_ttl": 172800}})
@@ -163,9 +103,11 @@ async def test_a_session_logs_in_carries_its_token_and_gives_it_back(server: Ser
     assert write.body == wanted
 
 
-async def test_mount_and_namespace_are_the_stores(server: Server, client: OpenBao) -> None:
+@pytest.mark.parametrize("mount", ["k", "k/", "/k"])
+async def test_mount_and_namespace_are_the_stores(server: Server, client: OpenBao, mount: str) -> None:
     server.says("POST /v1/auth/k/login", 200, {"auth": {"client_token": TOKEN}})
-    async with client.session(server.bao.model_copy(update={"mount": "k", "namespace": "ns"}), server.pair, soon()):
+    store = {"mount": mount, "namespace": "ns", "server": f"{server.bao.server}/"}
+    async with client.session(server.bao.model_copy(update=store), server.pair, soon()):
         pass
     assert [one.headers["X-Vault-Namespace"] for one in server.asked] == ["ns", "ns"]
 
@@ -198,7 +140,10 @@ async def test_a_404_of_a_path_that_nobody_serves_is_an_error(server: Server, cl
         (400, {"errors": ["no"]}, "no", False),
         (502, b"<html>bad gateway</html>", "<html>bad gateway</html>", True),
         (500, b"", "(an empty answer)", True),
-        (307, b"", "(an empty answer)", False),
+        (429, {"errors": ["rate limit quota exceeded"]}, "rate limit quota exceeded", True),
+        (472, {"errors": ["disaster recovery mode"]}, "disaster recovery mode", True),
+        (473, b"", "(an empty answer)", True),
+        (307, b"", "(an empty answer)", True),
     ],
 )
 async def test_an_error_says_status_method_path_and_what_openbao_said(
@@ -211,6 +156,50 @@ async def test_an_error_says_status_method_path_and_what_openbao_said(
     assert server.calls[-1] == f"POST {REVOKE_SELF}", "the token is given back after a failure"
 
 
+@pytest.mark.row("B01")
+@pytest.mark.parametrize("status", [307, 308])
+async def test_a_standby_sends_us_to_the_active_node_and_we_go(
+    server: Server, client: OpenBao, tmp_path: Path, status: int
+) -> None:
+    """Once: with method, body and token, by the same authority and certificate, and never without TLS."""
+    with serving(tmp_path) as active:  # of the same authority, which is in the folder
+        server.says(f"POST {ROLE}", status, location=f"{active.bao.server}{ROLE}")
+        active.says(f"POST {ROLE}", 204, b"")
+        active.says(f"POST {REVOKE_SELF}", 204, b"")
+        async with client.session(server.bao, server.pair, soon()) as session:
+            await session.write_role(NAME, role("a", "openstack"))
+        assert active.calls == [f"POST {ROLE}", f"POST {REVOKE_SELF}"], "and whoever answered is asked on"
+        asked = active.asked[0]
+        assert (asked.method, asked.body) == ("POST", role("a", "openstack"))
+        assert asked.headers["X-Vault-Token"] == TOKEN
+        active.says(f"GET {ROLE}", status, location=f"{server.bao.server}{ROLE}")
+        server.says(f"GET {ROLE}", status, location=f"{active.bao.server}{ROLE}")
+        error = await refusal(client, server)
+        assert (error.status, error.passing) == (status, True)
+        assert active.calls.count(f"GET {ROLE}") == 1
+    for elsewhere in (f"http://127.0.0.1:{server.port}{ROLE}", "ftp://x", "//", ""):
+        server.says(f"GET {ROLE}", status, location=elsewhere)
+        assert (await refusal(client, server)).passing
+    other = authority(tmp_path / "other", "ca")
+    with serving(tmp_path / "other") as stranger:
+        assert stranger.ca == other
+        server.says(f"GET {ROLE}", status, location=f"{stranger.bao.server}{ROLE}")
+        assert "certificate verify failed" in str(await refusal(client, server))
+        assert stranger.asked == []
+
+
+@pytest.mark.row("B02")
+@pytest.mark.parametrize("status", [301, 302, 303])
+async def test_a_redirect_that_would_turn_a_write_into_a_read_is_not_followed(
+    server: Server, client: OpenBao, status: int
+) -> None:
+    server.says(f"POST {ROLE}", status, location=f"{server.bao.server}{ROLE}")
+    async with client.session(server.bao, server.pair, soon()) as session:
+        with pytest.raises(OpenBaoError, match=f"answered {status} to POST"):
+            await session.write_role(NAME, role("a", "openstack"))
+    assert f"GET {ROLE}" not in server.calls
+
+
 @pytest.mark.row("B02")
 async def test_a_403_names_the_scripts_and_an_echo_of_ours_is_cut_out(server: Server, client: OpenBao) -> None:
     server.says(f"POST {LOGIN}", 403, {"errors": [f"permission denied for {JWT}"]})
@@ -218,6 +207,10 @@ async def test_a_403_names_the_scripts_and_an_echo_of_ours_is_cut_out(server: Se
     for word in ("setup-auth.sh", "setup-policies.sh", "setup-database-tenant.sh", "403", "permission denied for …"):
         assert word in text
     assert server.calls == [f"POST {LOGIN}"], "there was no token to give back"
+    server.says(f"POST {LOGIN}", 400, {"errors": ['invalid role name "c5c3-operator"']})
+    assert "setup-auth.sh" in str(await refusal(client, server)), "so OpenBao says that the role is missing"
+    server.says(f"POST {LOGIN}", 404, {"errors": ["no handler for route 'auth/kubernetes/management/login'"]})
+    assert "setup-auth.sh" in str(await refusal(client, server)), "and so, that the mount is"
     server.says(f"POST {LOGIN}", 200, {"auth": {"client_token": TOKEN}})
     server.says(f"GET {ROLE}", 500, f"the token {TOKEN} is odd".encode())
     assert "the token … is odd" in str(await refusal(client, server))
@@ -257,6 +250,10 @@ async def test_another_authority_is_not_trusted_and_plain_http_not_spoken(
     error = await refusal(client, server, pair={**server.pair, "ca.crt": other.certificate.read_bytes()})
     assert "certificate verify failed" in str(error)
     assert "0x" not in str(error)
+    with serving(tmp_path, "elsewhere.example.org") as other_host:
+        error = await refusal(client, other_host)
+        assert "certificate verify failed" in str(error)
+        assert other_host.asked == []
     error = await refusal(client, server, bao=Bao(server=f"http://127.0.0.1:{server.port}"))
     assert "not https://" in str(error)
     assert server.asked == []
@@ -277,6 +274,27 @@ async def test_nobody_there_and_a_silent_server_are_errors_in_time(server: Serve
     assert error.passing
     assert "gave no answer" in str(error)
     assert "no time left" in str(await refusal(client, server, until=soon(-1)))
+
+
+@pytest.mark.row("B03")
+async def test_an_answer_that_only_drips_is_given_up_in_time(server: Server, client: OpenBao) -> None:
+    """Each byte comes soon enough for the socket; all of them do not."""
+    server.says(f"POST {LOGIN}", 200, {"auth": {"client_token": TOKEN}})
+    server.drip = 0.3
+    began = time.monotonic()
+    error = await refusal(client, server, until=soon(1))
+    assert time.monotonic() - began < 3
+    assert error.passing
+    assert "gave no answer" in str(error)
+
+
+@pytest.mark.row("B03")
+async def test_a_certificate_that_has_expired_is_said_to_be(server: Server, client: OpenBao, tmp_path: Path) -> None:
+    ended = expired(server.ca)
+    error = await refusal(client, server, pair={**server.pair, "tls.crt": ended[0], "tls.key": ended[1]})
+    assert "client certificate that has expired" in str(error) or "certificate expired" in str(error)
+    assert error.passing, "cert-manager makes a new one, and each login reads it anew"
+    assert server.asked == []
 
 
 @pytest.mark.row("B03")
@@ -332,7 +350,7 @@ def test_the_key_is_a_file_without_a_name_and_only_while_it_is_read(
 
     monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", watched)
     before = len(os.listdir("/proc/self/fd"))
-    context = openbao.tls(server.pair)
+    context = tls(server.pair)
     assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
     ((link, names, owner),) = seen
     assert link.startswith("/memfd:")
@@ -340,7 +358,7 @@ def test_the_key_is_a_file_without_a_name_and_only_while_it_is_read(
     assert owner == os.getuid()
     assert len(os.listdir("/proc/self/fd")) == before
     with pytest.raises(OpenBaoError):
-        openbao.tls({**server.pair, "tls.key": b"rubbish"})
+        tls({**server.pair, "tls.key": b"rubbish"})
     assert len(os.listdir("/proc/self/fd")) == before
 
 
@@ -383,6 +401,7 @@ async def test_a_cancelled_session_gives_its_token_back_all_the_same(
         await task
     await _until(lambda: server.calls[-1] == f"POST {REVOKE_SELF}")
     assert server.calls.count(f"POST {REVOKE_SELF}") == 1
+    assert server.asked[-1].at - server.asked[-2].at >= server.delay, "not while a request that carries it goes on"
 
 
 async def _until(holds: Callable[[], bool]) -> None:

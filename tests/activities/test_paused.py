@@ -8,6 +8,7 @@ from temporalio.exceptions import ApplicationError
 from activities import projection
 from activities.cluster import CONTROL_PLANE, KORC_PROJECT
 from tests.audit import Audit, writes
+from tests.registered import Registered
 from tests.world import TARGET, World, run
 from workflows.keystoneproject import children, reasons
 from workflows.scaffold.order import OrderRef
@@ -96,6 +97,30 @@ async def test_a_pause_that_comes_after_the_look_holds_the_first_write(world: Wo
     assert caught.value.type == "OrderMoved"
     live = await world.korc.there(world.project_of(ref))
     assert "deletionTimestamp" not in live["metadata"]
+
+
+async def test_a_pause_of_the_plane_that_comes_after_the_look_holds_the_first_write(
+    world: World, registered: Registered
+) -> None:
+    """Of every step, not only of the next: it looks at the plane as it does at its order."""
+    await world.plane()
+    project = await world.order()
+    task = await world.task(project)
+    await pause(world, project, "plane")
+    with pytest.raises(ApplicationError) as caught:
+        await run(world.projects.provision_project, task)
+    assert caught.value.type == "OrderMoved"
+    assert await world.names() == []
+    await world.delete_plane()
+    await registered.plane()
+    service = await registered.order()
+    task = await world.task(service)
+    await pause(world, service, "plane")
+    for step in (world.services.provision_catalog, world.services.accounts.provision_account):
+        with pytest.raises(ApplicationError) as caught:
+            await run(step, task)
+        assert caught.value.type == "OrderMoved"
+    assert await registered.children() == []
 
 
 async def test_with_the_plane_gone_a_paused_order_is_still_not_torn_down(world: World) -> None:

@@ -23,6 +23,7 @@ from workflows.keystoneproject import children, reasons
 from workflows.scaffold.korc import UNLATCHED_AT
 from workflows.scaffold.naming import ownership_labels
 from workflows.scaffold.order import OrderRef
+from workflows.scaffold.steps import TRANSPORT_RETRY_FAILED
 from workflows.scaffold.verdict import Outcome, Verdict
 
 pytestmark = pytest.mark.api
@@ -506,7 +507,7 @@ async def test_a_clear_that_is_refused_reads_so_and_one_that_meets_trouble_waits
         if status == 403:
             with pytest.raises(ApplicationError) as caught:
                 await run(step, task)
-            assert caught.value.type == reasons.TRANSPORT_RETRY_FAILED
+            assert caught.value.type == TRANSPORT_RETRY_FAILED
             assert caught.value.non_retryable
         else:
             assert (await run(step, task)).verdicts[0].reason == reasons.FAILED

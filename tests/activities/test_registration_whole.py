@@ -28,7 +28,7 @@ from tests.audit import Audit, writes
 from tests.meddled import Call, Meddled
 from tests.registered import ACCOUNT, CATALOG, Registered
 from tests.world import NAMESPACE, run, run_attempt
-from workflows.keystoneservice import children, delivery
+from workflows.keystoneservice import children, delivery, sweep
 from workflows.scaffold.order import OrderRef
 from workflows.scaffold.steps import Task
 
@@ -159,6 +159,38 @@ async def test_with_the_plane_gone_the_deletes_are_issued_and_the_order_goes(reg
         assert item["metadata"].get("deletionTimestamp") or kind == "Lease", item["metadata"]["name"]
 
 
+@pytest.mark.row("S17")
+async def test_with_plane_and_store_gone_what_was_pushed_does_not_stay_behind(registered: Registered) -> None:
+    """External Secrets cannot take it back, and when the order is released nobody comes to see to it."""
+    await registered.plane()
+    ref = await registered.ready()
+    await registered.world.delete(ref)
+    await registered.world.delete_plane()
+    # Whoever has no store holds the object: External Secrets is played by nobody.
+    assert (await registered.torn_down(ref)).left == ()
+    assert await registered.world.find(ref) is None
+    push, fetch = await registered.delivery(ref)
+    assert fetch is None
+    assert push is not None
+    assert push["metadata"]["deletionTimestamp"]
+    assert push["spec"]["deletionPolicy"] == "None", "External Secrets lets go of it without asking a store"
+
+
+@pytest.mark.row("S17")
+async def test_with_the_plane_alone_gone_what_was_pushed_is_taken_back(
+    registered: Registered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(projection, "LINGER_SECONDS", 8.0)
+    await registered.plane()
+    ref = await registered.ready()
+    await registered.world.delete(ref)
+    await registered.world.delete_plane()
+    async with registered.eso.playing():
+        assert (await registered.torn_down(ref)).left == ()
+    assert await registered.delivery(ref) == (None, None)
+    assert registered.eso.bao == {}
+
+
 @pytest.mark.row("S18")
 async def test_foreign_finalizers_are_never_touched(registered: Registered) -> None:
     await registered.plane()
@@ -209,7 +241,11 @@ async def test_a_converged_order_is_read_once_and_never_written(registered: Regi
     asked = await audit.asked(registered.world.plane_ns, registered.world.order_ns)
     assert writes(asked) == []
     assert len(asked) <= 17, [str(one) for one in asked]
-    assert not [one for one in asked if one.verb in ("list", "watch")]
+    # One list a kind says what is declared and what is not; each asks for what is the order's.
+    listed = [one for one in asked if one.verb == "list"]
+    assert len(listed) == len(sweep.KINDS["catalog"]) + len(sweep.KINDS["account"])
+    assert all("labelSelector" in one.uri for one in listed)
+    assert not [one for one in asked if one.verb == "watch"]
     assert (await registered.world.live(ref))["metadata"]["resourceVersion"] == before
     assert not await registered.moved(ref)
 

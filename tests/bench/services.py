@@ -58,7 +58,7 @@ class ServiceDesk(Desk):
         account = self._declared(reg).account
         assert account is not None
         password = secrets.token_urlsafe(32)
-        kept = delivery.password_secret(reg, 1, password)
+        kept = {**delivery.password_secret(reg, 1), "data": delivery.password_data(password)}
         roles = [children.role_import(reg, role) for role in account.roles]
         await asyncio.gather(
             self.gated(children.project_probe(reg, account), children.project(reg, account), labels, sights),

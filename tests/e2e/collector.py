@@ -13,8 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 @contextmanager
-def collector(bodies: list[bytes]) -> Iterator[str]:
-    """Listens on a free port of the loopback, and answers its address."""
+def collector(bodies: list[bytes], port: int = 0) -> Iterator[str]:
+    """Listens on a port of the loopback, a free one if none is asked for, and answers its address."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:  # the base class's name
@@ -27,7 +27,7 @@ def collector(bodies: list[bytes]) -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:
             return
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

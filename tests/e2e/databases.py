@@ -15,6 +15,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import hvac
@@ -24,7 +25,7 @@ from deploy.local import kube
 from deploy.local.parts import mariadb, openbao, planes
 from deploy.openbao.bootstrap import Bootstrap
 from deploy.openbao.layout import Tenant, tenant_store
-from tests.e2e.stage import TARGET, Object, Stage, condition, until
+from tests.e2e.stage import TARGET, Object, Placed, Stage, condition, until
 
 ORDERS = "mariadbdatabases.c5c3.io"
 DATABASES = "databases.k8s.mariadb.com"
@@ -82,9 +83,10 @@ class Estate:
 
 
 @dataclass
-class Database:
-    """One MariaDBDatabase. `cluster` is as the stack calls it: "management" or "target"."""
+class Database(Placed):
+    """One MariaDBDatabase."""
 
+    resource = ORDERS
     estate: Estate
     name: str
     namespace: str = "team-a"
@@ -92,9 +94,8 @@ class Database:
     schema: str = ""
     policy: str = ""
 
-    @property
-    def stage(self) -> Stage:
-        return self.estate.stage
+    def __post_init__(self) -> None:
+        self.stage = self.estate.stage
 
     @property
     def workflow_id(self) -> str:
@@ -130,29 +131,13 @@ class Database:
         meta = {"name": self.name, "namespace": self.namespace}
         return {"apiVersion": "c5c3.io/v1alpha1", "kind": "MariaDBDatabase", "metadata": meta, "spec": spec}
 
-    async def place(self) -> Database:
-        await kube.apply(self.stage.stack, self.cluster, [self.body])
-        return self
-
-    async def live(self) -> Object | None:
-        return await kube.get(self.stage.stack, self.cluster, ORDERS, self.namespace, self.name)
-
-    async def status(self) -> Object:
-        return ((await self.live()) or {}).get("status") or {}
-
-    async def is_ready(self, seconds: float = 60) -> Object:
-        found = await until(self.live, lambda live: condition(live, "Ready").get("status") == "True", seconds)
-        assert found is not None
-        return found
-
     async def settles(self, seconds: float = 60) -> Object:
         """Ready, and not rung for as long as news folds: External Secrets may fetch twice, it sees its writes late."""
         await self.is_ready(seconds)
-        handle = self.stage.temporal.get_workflow_handle(self.workflow_id)
         length, since, deadline = 0, time.monotonic(), time.monotonic() + seconds
         while time.monotonic() < since + 6:
             assert time.monotonic() < deadline, "the order does not come to rest"
-            if (now := (await handle.describe()).history_length) != length:
+            if (now := (await self.handle.describe()).history_length) != length:
                 length, since = now, time.monotonic()
             await asyncio.sleep(0.2)
         return await self.is_ready(seconds)
@@ -183,8 +168,7 @@ class Database:
         await self.estate.patch(EXTERNALS, f"{self.prefix}-credentials", mark)
 
     async def resync(self) -> Object:
-        handle = self.stage.temporal.get_workflow_handle(self.workflow_id)
-        return dict(await handle.execute_update("resync_now", result_type=dict))
+        return dict(await self.handle.execute_update("resync_now", result_type=dict))
 
     async def annotate(self, **annotations: str | None) -> None:
         change = {"metadata": {"annotations": annotations}}
@@ -195,12 +179,6 @@ class Database:
         selector = ",".join(f"{key}={value}" for key, value in self.labels.items())
         kinds = (DATABASES, GENERATORS, EXTERNALS, "secrets", "leases.coordination.k8s.io")
         return [one for kind in kinds for one in await self.estate.items(kind, selector)]
-
-    async def delete(self) -> None:
-        await self.stage.delete(self.cluster, ORDERS, self.namespace, self.name)
-
-    async def gone(self, seconds: float = 60) -> None:
-        await until(self.live, lambda live: live is None, seconds)
 
     # -- MariaDB itself -------------------------------------------------------------------------------------------
 
@@ -250,6 +228,10 @@ class Witness:
 
     async def asked(self, who: str = US, settle: float = 0.3) -> list[str]:
         """Every request by this login, as `operation path`, in order; refused ones end in `!`."""
+        return [what for _, what in await self.moments(who, settle)]
+
+    async def moments(self, who: str = US, settle: float = 0.3) -> list[tuple[float, str]]:
+        """The same, with when each was answered, in epoch seconds."""
         await asyncio.sleep(settle)
         found = []
         with self._file.open("rb") as log:
@@ -264,11 +246,22 @@ class Witness:
                 if any(one.get("display_name") == who for one in by):
                     request = entry["request"]
                     failed = "!" if entry.get("error") else ""
-                    found.append(f"{request['operation']} {request['path']}{failed}")
+                    at = datetime.fromisoformat(entry["time"]).timestamp()
+                    found.append((at, f"{request['operation']} {request['path']}{failed}"))
         return found
 
 
 LOGIN, LOGOUT = "update auth/kubernetes/management/login", "update auth/token/revoke-self"
+
+
+@asynccontextmanager
+async def sealed(stage: Stage) -> AsyncIterator[None]:
+    """OpenBao answers, and says that it is sealed."""
+    await asyncio.to_thread(openbao.connection(stage.stack).client().sys.seal)
+    try:
+        yield
+    finally:
+        await openbao._unseal(stage.stack)
 
 
 @asynccontextmanager

@@ -12,15 +12,13 @@ import base64
 import hashlib
 import re
 from dataclasses import dataclass, field
-from typing import Any
 
 import yaml
-from temporalio.client import WorkflowExecution, WorkflowHandle
 
 from deploy.local import kube
 from deploy.local.parts import openbao
 from tests.audit import OPERATOR, Audit, Request
-from tests.e2e.stage import PATIENCE, Object, Plane, Stage, condition, until
+from tests.e2e.stage import PATIENCE, Object, Placed, Plane, Stage, condition, until
 
 ORDERS = "keystoneservices.c5c3.io"
 FINALIZER = "c5c3.io/keystoneservice-teardown"
@@ -55,9 +53,11 @@ def account(project: str, *roles: str, create: bool = True, **more: object) -> O
 
 
 @dataclass
-class Service:
+class Service(Placed):
     """One KeystoneService, as it is to be placed."""
 
+    resource = ORDERS
+    cluster = "management"
     stage: Stage = field(repr=False)
     name: str
     namespace: str
@@ -108,10 +108,6 @@ class Service:
 
     # -- by the admin's hand --------------------------------------------------------------------------------------
 
-    async def place(self) -> Service:
-        await kube.apply(self.stage.stack, "management", [self.body])
-        return self
-
     async def edit(self, **spec: object) -> Object:
         """Merges into its spec: `edit(catalog=None)` removes the block."""
         return await kube.patch(self.stage.stack, "management", ORDERS, self.namespace, self.name, {"spec": spec})
@@ -122,13 +118,7 @@ class Service:
         resource = RESOURCES["User"]
         await kube.patch(self.stage.stack, "management", resource, self.plane.namespace, f"{self.prefix}user", change)
 
-    async def delete(self) -> None:
-        await self.stage.delete("management", ORDERS, self.namespace, self.name)
-
     # -- as the API server has it ---------------------------------------------------------------------------------
-
-    async def live(self) -> Object | None:
-        return await kube.get(self.stage.stack, "management", ORDERS, self.namespace, self.name)
 
     async def conditions(self) -> dict[str, Object]:
         return {each["type"]: each for each in ((await self.live()) or {}).get("status", {}).get("conditions", [])}
@@ -151,9 +141,6 @@ class Service:
         assert found is not None
         await self.secrets()
         return found
-
-    async def gone(self, seconds: float = PATIENCE) -> None:
-        await until(self.live, lambda live: live is None, seconds)
 
     async def child(self, kind: str, suffix: str) -> Object | None:
         """One child by the end of its name; those beside the order, too."""
@@ -269,22 +256,6 @@ class Service:
 
     # -- as Temporal has it ---------------------------------------------------------------------------------------
 
-    @property
-    def handle(self) -> WorkflowHandle[Any, Any]:
-        return self.stage.temporal.get_workflow_handle(self.workflow_id)
-
-    async def describe(self) -> Object:
-        return dict(await self.handle.query("describe", result_type=dict))
-
-    async def runs(self) -> list[WorkflowExecution]:
-        """Every run under its id, the newest first."""
-        query = f'WorkflowId = "{self.workflow_id}"'
-        found = [run async for run in self.stage.temporal.list_workflows(query)]
-        return sorted(found, key=lambda run: run.start_time, reverse=True)
-
-    async def open_runs(self) -> list[WorkflowExecution]:
-        return [run for run in await self.runs() if run.close_time is None]
-
     async def events(self) -> int:
         """Events of all its runs so far."""
         total = 0
@@ -292,12 +263,6 @@ class Service:
             handle = self.stage.temporal.get_workflow_handle(run.id, run_id=run.run_id)
             total += (await handle.describe()).history_length
         return total
-
-    async def passes(self) -> int:
-        """How many passes its newest run has begun."""
-        history = await self.handle.fetch_history()
-        scheduled = [event.activity_task_scheduled_event_attributes.activity_type.name for event in history.events]
-        return len([name for name in scheduled if name in ("admit", "examine")])
 
     async def quiet(self, seconds: float = 2) -> None:
         """Waits until the run rests: no new event for so long. The last news of a child may be folded for some."""

@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from temporalio.client import Client, WorkflowExecution, WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
@@ -80,10 +80,81 @@ class Plane:
 CP = Plane("cp", "openstack")
 
 
-@dataclass
-class Order:
-    """One KeystoneProject. `cluster` is as the stack calls it: "management" or "target"."""
+class Placed:
+    """An order of any kind, as its API server and Temporal have it.
 
+    cluster  as the stack calls it: "management" or "target"
+    """
+
+    resource: ClassVar[str]
+    stage: Stage
+    name: str
+    namespace: str
+    cluster: str
+
+    @property
+    def workflow_id(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def body(self) -> Object:
+        raise NotImplementedError
+
+    async def place(self) -> Self:
+        await kube.apply(self.stage.stack, self.cluster, [self.body])
+        return self
+
+    async def live(self) -> Object | None:
+        return await kube.get(self.stage.stack, self.cluster, self.resource, self.namespace, self.name)
+
+    async def status(self) -> Object:
+        return ((await self.live()) or {}).get("status") or {}
+
+    async def is_ready(self, seconds: float = PATIENCE) -> Object:
+        """Waits until it is Ready, and answers the order."""
+        found = await until(self.live, lambda live: condition(live, "Ready").get("status") == "True", seconds)
+        assert found is not None
+        return found
+
+    async def delete(self) -> None:
+        await self.stage.delete(self.cluster, self.resource, self.namespace, self.name)
+
+    async def gone(self, seconds: float = PATIENCE) -> None:
+        await until(self.live, lambda live: live is None, seconds)
+
+    @property
+    def handle(self) -> WorkflowHandle[Any, Any]:
+        return self.stage.temporal.get_workflow_handle(self.workflow_id)
+
+    async def describe(self) -> Object:
+        return dict(await self.handle.query("describe", result_type=dict))
+
+    async def runs(self) -> list[WorkflowExecution]:
+        """Every run under its id, the newest first, as visibility lists them."""
+        query = f'WorkflowId = "{self.workflow_id}"'
+        found = [run async for run in self.stage.temporal.list_workflows(query)]
+        return sorted(found, key=lambda run: run.start_time, reverse=True)
+
+    async def open_runs(self) -> list[WorkflowExecution]:
+        return [run for run in await self.runs() if run.close_time is None]
+
+    async def passes(self) -> int:
+        """How many passes its newest run has begun."""
+        first = {"admit", "examine"}
+        return len([name for name in await self.steps() if name in first])
+
+    async def steps(self) -> list[str]:
+        """The activities of its newest run, in the order in which they were scheduled."""
+        history = await self.handle.fetch_history()
+        scheduled = [event.activity_task_scheduled_event_attributes for event in history.events]
+        return [one.activity_type.name for one in scheduled if one.activity_type.name]
+
+
+@dataclass
+class Order(Placed):
+    """One KeystoneProject."""
+
+    resource = ORDERS
     stage: Stage
     name: str
     namespace: str
@@ -120,26 +191,10 @@ class Order:
         meta = {"name": self.name, "namespace": self.namespace}
         return {"apiVersion": "c5c3.io/v1alpha1", "kind": "KeystoneProject", "metadata": meta, "spec": spec}
 
-    async def place(self) -> Order:
-        await kube.apply(self.stage.stack, self.cluster, [self.body])
-        return self
-
-    async def live(self) -> Object | None:
-        return await kube.get(self.stage.stack, self.cluster, ORDERS, self.namespace, self.name)
-
-    async def status(self) -> Object:
-        return ((await self.live()) or {}).get("status") or {}
-
     async def reads(self, *reasons: str, seconds: float = PATIENCE) -> Object:
         """Waits until ProjectReady reads one of these reasons, and answers the condition."""
         found = await until(self.live, lambda live: reason(live) in reasons, seconds)
         return condition(found, "ProjectReady")
-
-    async def is_ready(self, seconds: float = PATIENCE) -> Object:
-        """Waits until it is Ready, and answers the order."""
-        found = await until(self.live, lambda live: condition(live, "Ready").get("status") == "True", seconds)
-        assert found is not None
-        return found
 
     async def managed(self) -> Object | None:
         return await kube.get(self.stage.stack, "management", CHILDREN, self.plane.namespace, self.child)
@@ -158,12 +213,6 @@ class Order:
         ]
         return [*found[0], *found[1]]
 
-    async def delete(self) -> None:
-        await self.stage.delete(self.cluster, ORDERS, self.namespace, self.name)
-
-    async def gone(self, seconds: float = PATIENCE) -> None:
-        await until(self.live, lambda live: live is None, seconds)
-
     async def rows(self) -> list[Object]:
         """The projects of its name in the admin domain, as Keystone shows them."""
         return await self.stage.keystone.projects(name=self.project, domain="default")
@@ -173,33 +222,6 @@ class Order:
         assert await self.children() == []
         assert await self.rows() == []
         await until(self.open_runs, lambda runs: not runs, 30)
-
-    @property
-    def handle(self) -> WorkflowHandle[Any, Any]:
-        return self.stage.temporal.get_workflow_handle(self.workflow_id)
-
-    async def describe(self) -> Object:
-        return dict(await self.handle.query("describe", result_type=dict))
-
-    async def runs(self) -> list[WorkflowExecution]:
-        """Every run under its id, the newest first, as visibility lists them."""
-        query = f'WorkflowId = "{self.workflow_id}"'
-        found = [run async for run in self.stage.temporal.list_workflows(query)]
-        return sorted(found, key=lambda run: run.start_time, reverse=True)
-
-    async def open_runs(self) -> list[WorkflowExecution]:
-        return [run for run in await self.runs() if run.close_time is None]
-
-    async def passes(self) -> int:
-        """How many passes its newest run has begun."""
-        first = {"admit", "examine"}
-        return len([name for name in await self.steps() if name in first])
-
-    async def steps(self) -> list[str]:
-        """The activities of its newest run, in the order in which they were scheduled."""
-        history = await self.handle.fetch_history()
-        scheduled = [event.activity_task_scheduled_event_attributes for event in history.events]
-        return [one.activity_type.name for one in scheduled if one.activity_type.name]
 
 
 @dataclass

@@ -16,8 +16,11 @@ from tests.audit import Audit, requests, writes
 from tests.e2e.databases import (
     CERTIFICATES,
     CLIENT,
+    DATABASES,
     ESO,
+    EXTERNALS,
     FINALIZER,
+    GENERATORS,
     LOGIN,
     LOGOUT,
     Estate,
@@ -136,12 +139,13 @@ async def test_a_role_that_differs_is_repaired_once(real_stack: Stage, ground: E
 
 @pytest.mark.row("M12")
 async def test_an_underscore_is_no_wildcard(ground: Estate) -> None:
-    mark = unique("t").replace("-", "")
-    one, two = ground.database(unique("one"), schema=f"{mark}_a"), ground.database(unique("two"), schema=f"{mark}xa")
+    one, two = ground.database(unique("one"), schema="tenant_a"), ground.database(unique("two"), schema="tenantxa")
+    for each in (one, two):
+        each.policy = "Delete"
     await asyncio.gather(one.place(), two.place())
     await asyncio.gather(one.is_ready(), two.is_ready())
     mine = await one.delivered()
-    await two.sql(await two.delivered(), f"CREATE TABLE `{two.schema}`.`t` (a INT)")
+    await two.sql(await two.delivered(), f"CREATE TABLE IF NOT EXISTS `{two.schema}`.`t` (a INT)")
     assert {row[0] for row in await one.sql(mine, "SHOW DATABASES")} == {"information_schema", one.schema}
     with pytest.raises(pymysql.err.OperationalError, match="denied"):
         await one.sql(mine, f"SELECT * FROM `{two.schema}`.`t`")
@@ -153,7 +157,13 @@ async def test_ten_passes_and_a_restart_make_no_new_user_and_write_nothing(real_
     await order.settles()
     before, users = await order.external(), await order.users()
     audits = [(Audit(real_stack.stack), order.namespace), (Audit(real_stack.stack), ground.namespace)]
+    await _silence(real_stack)
     witness = Witness(real_stack)
+    await asyncio.sleep(12)  # longer than any order looks that waits for something
+    assert await witness.asked() == [], "while nothing rings nobody logs in"
+    asked = [one for audit, namespace in audits for one in await audit.asked(namespace)]
+    assert [str(one) for one in asked if order.name in one.name or order.name in one.uri] == []
+    audits = [(Audit(real_stack.stack), order.namespace), (Audit(real_stack.stack), ground.namespace)]
     for _ in range(9):
         await order.resync()
     await real_stack.kill("worker")
@@ -262,6 +272,55 @@ async def test_an_edited_or_deleted_secret_comes_back_and_a_strangers_stays(real
     await other.gone()
     assert await other.secret() == before
     await real_stack.delete("management", "secrets", other.namespace, f"{other.name}-credentials")
+
+
+@pytest.mark.row("M10", "M11", "M22")
+async def test_whatever_is_deleted_or_edited_by_hand_comes_back(real_stack: Stage) -> None:
+    """What is watched at once; what is shared by a plane's orders, and the role, by the next pass."""
+    async with estate(real_stack) as ground:
+        order = await ground.database(unique("restored")).place()
+        await order.settles()
+        await order.sql(await order.delivered(), f"CREATE TABLE `{order.effective}`.`t` (a INT)")
+        credentials = f"{order.prefix}-credentials"
+
+        async def uid(resource: str, name: str) -> str:
+            found = await ground.get(resource, name)
+            return str(found["metadata"]["uid"]) if found else ""
+
+        for resource, name in (
+            (DATABASES, f"{order.prefix}-database"),
+            (GENERATORS, credentials),
+            (EXTERNALS, credentials),
+            ("secrets", credentials),
+        ):
+            before = await uid(resource, name)
+            await real_stack.delete("management", resource, ground.namespace, name)
+            await until(lambda w=(resource, name): uid(*w), lambda now, old=before: now not in ("", old), 30)  # type: ignore[misc]
+            await order.is_ready()
+        for resource, name in ((CERTIFICATES, CLIENT), ("secrets", CLIENT), ("serviceaccounts", ESO)):
+            before = await uid(resource, name)
+            await real_stack.delete("management", resource, ground.namespace, name)
+            if name == ESO:
+                await order.refresh()  # the identity is looked for again when it is found lacking
+            else:
+                await order.resync()
+            await until(lambda w=(resource, name): uid(*w), lambda now, old=before: now not in ("", old), 60)  # type: ignore[misc]
+        await asyncio.to_thread(ground.bao.delete, f"database/mariadb/roles/{order.role}")
+        await order.resync()
+        await order.is_ready(120)
+        assert await ground.role(order.role) is not None
+
+        def said(found: object) -> tuple[str, str]:
+            spec = found["spec"] if isinstance(found, dict) else {}
+            return str(spec.get("path")), str(spec.get("refreshInterval"))
+
+        await ground.patch(GENERATORS, credentials, {"spec": {"path": "database/mariadb/creds/other"}})
+        await until(lambda: ground.get(GENERATORS, credentials), lambda live: said(live)[0].endswith(order.role), 30)
+        await ground.patch(EXTERNALS, credentials, {"spec": {"refreshInterval": "1h"}})
+        await until(order.external, lambda live: said(live)[1] == "24h", 30)
+        await order.settles(120)
+        data = await order.delivered()
+        assert await order.sql(data, f"SHOW TABLES FROM `{order.effective}`") == [("t",)]
 
 
 @pytest.mark.row("M09", "M15")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 import pytest_asyncio
@@ -14,6 +14,7 @@ import pytest_asyncio
 from deploy.local import kube
 from deploy.local.parts import openbao, operator
 from tests.audit import requests, writes
+from tests.bao_by_hand import expired
 from tests.e2e.databases import (
     CERTIFICATES,
     CLIENT,
@@ -23,6 +24,7 @@ from tests.e2e.databases import (
     Estate,
     Witness,
     estate,
+    sealed,
 )
 from tests.e2e.stage import Stage, condition, unique, until
 
@@ -34,16 +36,6 @@ async def ground(real_stack: Stage) -> AsyncIterator[Estate]:
     """One plane for the tests of this file that leave it as it is."""
     async with estate(real_stack) as made:
         yield made
-
-
-@asynccontextmanager
-async def sealed(stage: Stage, ground: Estate) -> AsyncIterator[None]:
-    """OpenBao answers, and says that it is sealed."""
-    await asyncio.to_thread(ground.bao.sys.seal)
-    try:
-        yield
-    finally:
-        await openbao._unseal(stage.stack)
 
 
 def removed_in(stage: Stage, since: float, name: str) -> list[str]:
@@ -73,9 +65,12 @@ async def test_leases_and_role_go_before_the_children_and_retain_keeps_the_schem
 
     path = f"database/mariadb/roles/{order.role}"
     revoke = f"update sys/leases/revoke-prefix/database/mariadb/creds/{order.role}"
-    asked = await witness.asked()
+    moments = await witness.moments()
+    asked = [what for _, what in moments]
     assert asked[:4] == [LOGIN, revoke, f"delete {path}", LOGOUT]
     assert asked.count(LOGIN) == asked.count(LOGOUT)
+    mine = [one for one in requests(real_stack.stack, "management", since) if order.name in one.name]
+    assert moments[2][0] < min(one.at for one in mine if one.verb == "delete"), "the role is gone before anything else"
     assert removed_in(real_stack, since, order.name) == [
         "delete externalsecrets",
         "delete vaultdynamicsecrets",
@@ -133,7 +128,7 @@ async def test_a_sealed_openbao_is_said_and_holds_deletion_and_heals(real_stack:
     before, after = ground.database(unique("before")), ground.database(unique("after"))
     await before.place()
     await before.settles()
-    async with sealed(real_stack, ground):
+    async with sealed(real_stack):
         since = time.time()
         await after.place()
         await before.delete()
@@ -171,6 +166,20 @@ async def test_a_refused_login_names_the_scripts_and_nothing_secret(real_stack: 
         file.write_text(token)
     await order.is_ready(120)
 
+    # The role of the login is not there.
+    mapping = "auth/kubernetes/management/role/c5c3-operator"
+    kept = (await asyncio.to_thread(ground.bao.read, mapping))["data"]
+    unmapped = ground.database(unique("unmapped"))
+    await asyncio.to_thread(ground.bao.delete, mapping)
+    try:
+        await unmapped.place()
+        said = (await unmapped.reads("DatabaseReady", "OpenBaoError"))["message"]
+        for word in ("c5c3-operator", "setup-auth.sh", "setup-policies.sh", "setup-database-tenant.sh"):
+            assert word in said
+    finally:
+        await asyncio.to_thread(ground.bao.write_data, mapping, data=kept)
+    await unmapped.is_ready(120)
+
     # A policy that is not there: the login works, the role may not be read, and the token is given back all the same.
     name = "c5c3-operator"
     policy = await asyncio.to_thread(ground.bao.sys.read_policy, name)
@@ -189,6 +198,30 @@ async def test_a_refused_login_names_the_scripts_and_nothing_secret(real_stack: 
     assert f"read database/mariadb/roles/{refused.role}!" in asked
     assert asked.count(LOGIN) == asked.count(LOGOUT)
     await refused.is_ready(120)
+
+
+@pytest.mark.row("M13")
+async def test_a_certificate_that_expires_or_changes_hands_is_said_and_read_anew(
+    real_stack: Stage, ground: Estate
+) -> None:
+    """cert-manager would replace it in time; here somebody has put one in its place that is past its time."""
+    first = await ground.database(unique("valid")).place()
+    await first.settles()
+    kept = await ground.get("secrets", CLIENT)
+    assert kept is not None
+    certificate, key = expired(openbao.authority_pair(real_stack.stack))
+    encoded = {"tls.crt": base64.b64encode(certificate).decode(), "tls.key": base64.b64encode(key).decode()}
+    order = ground.database(unique("expired"))
+    async with real_stack.without("cert-manager"):
+        await ground.patch("secrets", CLIENT, {"data": encoded})
+        try:
+            await order.place()
+            said = (await order.reads("DatabaseReady", "OpenBaoError"))["message"]
+            assert "certificate" in said
+            assert "expired" in said
+        finally:
+            await ground.patch("secrets", CLIENT, {"data": kept["data"]})
+    await order.is_ready(120)
 
 
 @pytest.mark.row("M26")

@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from deploy.local import kube
 from deploy.local.parts import keystone, planes
-from tests.e2e.services import BESIDE_THE_PLANE, FINALIZER, RESOURCES, Service, account, catalog, slug
+from tests.e2e.services import BESIDE_THE_PLANE, FINALIZER, ORDERS, RESOURCES, Service, account, catalog, login_of, slug
 from tests.e2e.stage import PLANES, Object, Plane, Stage, condition, unique, until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
@@ -93,6 +93,69 @@ async def test_what_is_not_declared_any_more_goes_and_the_block_waits_until_it_i
     assert await blocks.service_rows() == []
     assert "catalog" not in live["status"]
     assert await blocks.logs_in() is not None
+
+
+async def paused(stage: Stage, service: Service, value: str | None) -> None:
+    change = {"metadata": {"annotations": {"c5c3.io/paused": value}}}
+    await kube.patch(stage.stack, "management", ORDERS, service.namespace, service.name, change)
+
+
+@pytest.mark.row("S13", "A12")
+async def test_a_block_that_is_put_back_under_another_name_is_made_anew(real_stack: Stage, register: Register) -> None:
+    """K-ORC refuses a changed reference for ever, and would rename the rest in place: neither comes to pass."""
+    service, name = whole(register, "renamed"), unique("newer")
+    await service.place()
+    await service.is_ready()
+    (user,), (project,), (row,) = await asyncio.gather(
+        service.user_rows(), service.project_rows(), service.service_rows()
+    )
+    password = (await service.passwords())[1]
+    login = login_of((await service.credentials())["clouds.yaml"])
+    service.account = account(f"{name}-project", "member", userName=name)
+    service.catalog = catalog("public", serviceName=name)
+    await paused(real_stack, service, "true")  # so that no pass comes in between
+    for block, declared in (("account", service.account), ("catalog", service.catalog)):
+        await service.edit(**{block: None})
+        await service.edit(**{block: declared})
+    await paused(real_stack, service, None)
+    await service.is_ready(120)
+    (now,), (place,), (entry,) = await asyncio.gather(
+        service.user_rows(), service.project_rows(), service.service_rows()
+    )
+    assert not {user["id"], project["id"], row["id"]} & {now["id"], place["id"], entry["id"]}
+    assert await real_stack.keystone.users(name=user["name"]) == []
+    assert await real_stack.keystone.projects(name=project["name"]) == []
+    assert await service.role_names() == {"member"}
+    assert (await service.passwords())[1] != password
+    assert login_of((await service.credentials())["clouds.yaml"])["username"] == name != login["username"]
+    assert await service.logs_in() is not None
+    await service.delete()
+    await service.gone()
+    await service.left_nothing()
+
+
+@pytest.mark.row("S13", "S21")
+async def test_a_child_that_a_backup_brings_back_goes_by_itself(real_stack: Stage, register: Register) -> None:
+    service = whole(register, "restored")
+    await service.place()
+    await service.is_ready()
+    role = await kube.get(
+        real_stack.stack, "management", RESOURCES["Role"], "openstack", f"{service.prefix}role-{slug('reader')}"
+    )
+    assert role is not None
+    await service.edit(account={"roles": ["member"]})
+    await service.is_ready(90)
+    await service.quiet()
+    meta = {key: role["metadata"][key] for key in ("name", "namespace", "labels")}
+    body = {"apiVersion": role["apiVersion"], "kind": role["kind"], "metadata": meta, "spec": role["spec"]}
+    await kube.apply(real_stack.stack, "management", [body])
+
+    async def there() -> bool:
+        return f"Role/{meta['name']}" in await service.objects()
+
+    await until(there, lambda found: found, 10)
+    await until(there, lambda found: not found, 30)
+    await service.is_ready()
 
 
 @pytest.mark.row("S07")

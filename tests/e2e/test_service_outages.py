@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from deploy.local import kube
-from deploy.local.authority import authority
-from deploy.local.parts import keystone, openbao, planes
+from deploy.local.parts import openbao
 from deploy.openbao.layout import tenant_store
+from tests.e2e.external import Failing, each_failure, nowhere
 from tests.e2e.services import Service, account, catalog
 from tests.e2e.stage import Object, Plane, Stage, condition, unique, until
-from tests.e2e.test_external import nowhere, varied
 from tests.e2e.test_transport import impostor
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
@@ -174,55 +172,24 @@ async def test_failures_of_an_external_keystone_read_as_their_classes_and_heal(
     real_stack: Stage, register: Register, tmp_path: Path
 ) -> None:
     """Four planes, broken in four ways after their imports were resolved; each heals when its Secret is mended."""
-    here = real_stack.stack
-    wrong = secrets.token_urlsafe(24)
-    real_stack.secrets.add(wrong)
-    url, good_ca = keystone.auth_url(here), keystone.authority_pair(here).certificate.read_text()
-    other_ca = authority(tmp_path, "another-ca").certificate.read_text()
-    good = planes.clouds_yaml(here)
-    broken = {
-        "AuthenticationFailed": (planes.clouds_yaml(here, password=wrong), good_ca, "401"),
-        "EndpointUnreachable": (planes.clouds_yaml(here, auth_url=nowhere()), good_ca, "connection refused"),
-        "TLSVerificationFailed": (varied(good, interface="public"), other_ca, "x509"),
-        "CatalogEndpointMismatch": (varied(good, region_name="Nowhere"), good_ca, "No suitable endpoint"),
-    }
 
-    async def one(reason: str, clouds: str, ca: str, words: str) -> None:
-        plane = Plane(unique("ext"), unique("ext"))
-        spec: Object = {
-            "services": {"keystone": {"mode": "External", "external": {"authURL": url, "endpointType": "public"}}}
-        }
-        await real_stack.plane(plane, spec, "team-b")
-        try:
-            secret = planes.secret(plane.namespace, "k-orc-clouds-yaml", clouds_yaml=clouds, cacert=ca)
-            await kube.apply(here, "management", [secret])
-            service = await whole(register, "ext", namespace="team-b", plane=plane).place()
-            probes = {"catalog": ("Service", "service-probe"), "account": ("Project", "project-probe")}
-            for block, which in probes.items():
-                said = await service.reads(block, reason)
-                assert said["status"] == "False"
-                assert said["message"].startswith(f"{url}: ")
-                assert words in said["message"]
-                probe = await service.child(*which)
-                assert condition(probe, "Progressing")["message"] in said["message"], "K-ORC's words, verbatim"
-                if reason == "CatalogEndpointMismatch":
-                    for hint in ("'public'", "'RegionOne'", "spec.region", "external.endpointType"):
-                        assert hint in said["message"]
-            assert {name for name in await service.children() if not name.endswith("-probe")} == set()
-            mended = planes.secret(plane.namespace, "k-orc-clouds-yaml", clouds_yaml=good, cacert=good_ca)
-            await kube.apply(here, "management", [mended])
-            await service.is_ready(90)
-            delivered = await service.credentials()
-            assert f'auth_url: "{url}"' in delivered["clouds.yaml"]
-            assert "endpoint_type: public" in delivered["clouds.yaml"]
-            assert await service.logs_in() is not None
-            await service.delete()
-            await service.gone(90)
-            await service.left_nothing()
-        finally:
-            await real_stack.drop_plane(plane)
+    async def one(failing: Failing) -> None:
+        service = await whole(register, "ext", namespace="team-b", plane=failing.plane).place()
+        probes = {"catalog": ("Service", "service-probe"), "account": ("Project", "project-probe")}
+        for block, which in probes.items():
+            failing.is_said(await service.reads(block, failing.reason), await service.child(*which))
+        assert {name for name in await service.children() if not name.endswith("-probe")} == set()
+        await failing.mend()
+        await service.is_ready(90)
+        delivered = await service.credentials()
+        assert f'auth_url: "{failing.url}"' in delivered["clouds.yaml"]
+        assert "endpoint_type: public" in delivered["clouds.yaml"]
+        assert await service.logs_in() is not None
+        await service.delete()
+        await service.gone(90)
+        await service.left_nothing()
 
-    await asyncio.gather(*(one(reason, *how) for reason, how in broken.items()))
+    await each_failure(real_stack, tmp_path, one)
 
 
 async def exactly_one_of_everything(service: Service, generation: int) -> None:

@@ -5,23 +5,17 @@ The shared steps are the product's own, as in `tests.flows.world`, and so are th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
-from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.cluster import CONTROL_PLANE, KEYSTONE_SERVICE
-from activities.clusters import Clusters
+from activities.cluster import KEYSTONE_SERVICE
 from activities.errors import at_boundary
-from activities.orders import Looked, Orders
-from activities.pen import Pen
-from tests.flows.world import PLANE_KEY, FakeClusters, World
-from workflows.api.controlplane import ControlPlane
+from activities.keystoneservice import KeystoneServices
+from activities.orders import KindSteps, Looked
+from tests.flows.world import Dictated, World, found
 from workflows.keystoneservice import children, gates, reasons
-from workflows.scaffold import gates as shared
-from workflows.scaffold.order import OrderRef
-from workflows.scaffold.steps import Nudge, OrderSeen, Removal, Task
+from workflows.scaffold.steps import Nudge, Removal, Task
 from workflows.scaffold.verdict import Outcome, Verdict
 
 CATALOG = {"serviceType": "image", "serviceName": "images"}
@@ -46,6 +40,7 @@ class ServiceWorld(World):
 
     order_kind = KEYSTONE_SERVICE
     finalizer = children.FINALIZER
+    steps = ("provision_catalog", "provision_account", "publish_account", "nudge_account", "remove_registration")
 
     def __init__(self, name: str, *blocks: str) -> None:
         self.blocks = blocks or ("catalog", "account")
@@ -71,72 +66,44 @@ class ServiceWorld(World):
         spec = {"controlPlaneRef": live["spec"]["controlPlaneRef"], **self.declared()}
         self.home.put(self.order_kind, {**live, "metadata": meta, "spec": spec})
 
-    def plane(self, *, assigned: bool = True, ready: bool = True, annotations: Mapping[str, str] | None = None) -> None:
-        condition = {"type": "AdminCredentialReady", "status": str(ready), "message": "m" * 1000}
-        namespace, _, name = PLANE_KEY.partition("/")
-        meta = {"name": name, "namespace": namespace, "uid": "plane", "annotations": annotations or {}}
+    def plane_spec(self, assigned: bool) -> dict[str, Any]:
         allowed = [self.ref.namespace] if assigned else []
-        spec = {"korc": {"serviceRegistrations": {"allowedNamespaces": allowed}}}
-        body = {"metadata": meta, "spec": spec, "status": {"conditions": [condition]}}
-        self.management.put(CONTROL_PLANE, body)
+        return {"korc": {"serviceRegistrations": {"allowedNamespaces": allowed}}}
 
     @property
     def reasons(self) -> tuple[str, ...]:
         return tuple(self.condition(type_).get("reason", "") for type_ in reasons.CONDITIONS)
 
-    def activities(self) -> list[Callable[..., Any]]:
-        kind = FakeService(self)
-        orders = Orders(cast(Clusters, FakeClusters(self)), {"KeystoneService": kind})
-        steps = (
-            orders.admit, orders.examine, orders.report, orders.release, orders.settle, kind.provision_catalog,
-            kind.provision_account, kind.publish_account, kind.nudge_account, kind.remove_registration,
-        )  # fmt: skip
-        return [self._watched(step) for step in steps]
+    def kind(self) -> KindSteps:
+        return FakeService(self)
 
 
-class FakeService:
-    """What `Orders` asks a kind, and the kind's steps."""
+class FakeService(Dictated, KeystoneServices):
+    """KeystoneServices that find what the world says."""
 
-    kind = KEYSTONE_SERVICE
-    finalizer = children.FINALIZER
-    finalizer_first = True
-    condition_types: tuple[str, ...] = reasons.CONDITIONS
-    blocks: tuple[str, ...] = ()
+    _world: ServiceWorld
 
     def __init__(self, world: ServiceWorld) -> None:
         self._world = world
-
-    def consent(self, ref: OrderRef, plane_key: str, plane: ControlPlane | None) -> shared.Gate | None:
-        return gates.consent(ref, plane_key, plane)
-
-    def gate(self, plane: ControlPlane) -> shared.Gate | None:
-        return shared.admin_credential(plane)
-
-    def refused(self, order: OrderSeen, gate: shared.Gate) -> tuple[Verdict, ...]:
-        return gates.refused(order.spec, gate)
-
-    async def provide(self, task: Task, pen: Pen) -> Outcome | None:
-        """As the product's: its steps are to be seen one by one."""
-        return None
 
     async def provision_catalog(self, task: Task) -> Outcome:
         self._world.tasks.append(("provision_catalog", task))
         if not task.order.spec.get("catalog"):
             return Outcome(verdicts=(gates.undeclared("catalog"),), fields={"catalog": None})
-        return Outcome(verdicts=(_found(self._world.catalog),), fields={"catalog": {"serviceID": "s"}})
+        return Outcome(verdicts=(found(self._world.catalog),), fields={"catalog": {"serviceID": "s"}})
 
     async def provision_account(self, task: Task) -> Outcome:
         self._world.tasks.append(("provision_account", task))
         if not task.order.spec.get("account"):
             return Outcome(verdicts=(gates.undeclared("account"),), fields={"account": None})
-        found = _found(self._world.account)
+        verdict = found(self._world.account)
         if self._world.nudged:
             self._world.nudged, self._world.generation = False, self._world.generation + 1
-        return Outcome(verdicts=(found,), fields=self._fields())
+        return Outcome(verdicts=(verdict,), fields=self._fields())
 
     async def publish_account(self, task: Task) -> Outcome:
         self._world.tasks.append(("publish_account", task))
-        return Outcome(verdicts=(_found(self._world.published),))
+        return Outcome(verdicts=(found(self._world.published),))
 
     async def nudge_account(self, nudge: Nudge) -> None:
         if self._world.nudge is not None:
@@ -148,40 +115,19 @@ class FakeService:
             self._world.nudged = True
 
     async def remove_registration(self, task: Task) -> Removal:
-        with at_boundary():
-            return self._removal()
+        return found(self._world.remove)
 
     async def look(self, task: Task) -> Looked:
-        """`admit` looks at an order that was Ready; that it is at rest is the test's to say."""
         world = self._world
         spec = task.order.spec
-        catalog = _found(world.catalog) if spec.get("catalog") else gates.undeclared("catalog")
+        catalog = found(world.catalog) if spec.get("catalog") else gates.undeclared("catalog")
         account = gates.undeclared("account")
         if spec.get("account"):
-            account = _found(world.account)
-            account = _found(world.published) if account.status else account
+            account = found(world.account)
+            account = found(world.published) if account.status else account
         outcome = Outcome(verdicts=(catalog, account), fields=self._fields())
-        if activity.info().activity_type == "admit":
-            return Looked(outcome, due=not world.at_rest)
-        world.looks += 1
-        return Looked(outcome, due=world.nudged)
-
-    async def look_removal(self, task: Task) -> Removal:
-        self._world.looks += 1
-        return self._removal()
+        return self.looked(outcome, due=world.nudged)
 
     def _fields(self) -> dict[str, Any]:
         generation = {"passwordGeneration": self._world.generation} if self._world.generation else {}
         return {"account": {"secretName": "x-credentials", **generation}} if "account" in self._world.blocks else {}
-
-    def _removal(self) -> Removal:
-        if isinstance(self._world.remove, Exception):
-            raise self._world.remove
-        return self._world.remove
-
-
-def _found(finding: Finding) -> Verdict:
-    with at_boundary():
-        if isinstance(finding, Exception):
-            raise finding
-    return finding

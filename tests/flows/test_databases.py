@@ -93,6 +93,25 @@ async def test_an_error_that_no_condition_is_for_is_in_ready_and_the_conditions_
         assert "listing Databases" in world.condition("Ready")["message"]
 
 
+@pytest.mark.row("M29")
+@pytest.mark.parametrize("openbao", [True, False])
+async def test_the_roles_name_is_in_status_although_the_step_failed_after_it(serve: Serve, openbao: bool) -> None:
+    world = DatabaseWorld("named")
+    error = OpenBaoError("no answer") if openbao else ClusterError("applying Database", 403, "Forbidden", "no right")
+    error.known = {"roleName": "order.openstack.named"}
+    world.database = error
+    async with serve(world) as flow:
+        await flow.ring()
+        await flow.settled()
+        assert world.live is not None
+        assert world.live["status"]["roleName"] == "order.openstack.named"
+        writes = world.count("report")
+        await flow.pass_time(seconds=11)
+        await until(lambda: world.count("provision_database") > 1)
+        await flow.settled()
+        assert world.count("report") == writes, "and saying the same again costs nothing"
+
+
 async def test_an_error_of_the_delivery_is_the_deliverys_alone(serve: Serve) -> None:
     world = DatabaseWorld("undelivered")
     world.parcel = ClusterError("applying Secret team-a/undelivered-credentials", 403, "Forbidden", "no right")

@@ -14,7 +14,7 @@ from tests.flows.flow import until
 from tests.flows.world import Stop, World, waiting
 from workflows.api.controlplane import PAUSED
 from workflows.keystoneproject import children, reasons
-from workflows.scaffold import search
+from workflows.scaffold import search, steps
 from workflows.scaffold.steps import Task
 from workflows.scaffold.verdict import Decision, Outcome, Verdict
 
@@ -223,7 +223,7 @@ async def test_an_error_reads_as_its_condition_and_goes(serve: Serve) -> None:
 
 async def test_a_refused_clearing_reads_as_its_own_reason(serve: Serve) -> None:
     world = World("unlatch-refused")
-    world.find = ClusterError("clearing", 403, reasons.TRANSPORT_RETRY_FAILED, "no right to patch projects/status")
+    world.find = ClusterError("clearing", 403, steps.TRANSPORT_RETRY_FAILED, "no right to patch projects/status")
     async with serve(world) as flow:
         await flow.ring()
         await flow.settled()

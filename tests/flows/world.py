@@ -8,25 +8,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, ClassVar, cast, get_type_hints
+from typing import Any, ClassVar, TypeVar, cast, get_type_hints
 
 from temporalio import activity
 
 from activities.cluster import CONTROL_PLANE, KEYSTONE_PROJECT, Cluster, Kind, Object
 from activities.clusters import Clusters
 from activities.errors import ClusterError, Conflict, at_boundary
-from activities.orders import Looked, Orders
+from activities.keystoneproject import KeystoneProjects
+from activities.orders import KindSteps, Looked, Orders
 from activities.pen import Pen
-from workflows.api.controlplane import ControlPlane
 from workflows.keystoneproject import children, reasons
-from workflows.scaffold import gates
 from workflows.scaffold.order import OrderRef
-from workflows.scaffold.steps import OrderSeen, Removal, Task
+from workflows.scaffold.steps import Removal, Task
 from workflows.scaffold.verdict import Decision, Outcome, Verdict
 
 PLANE_KEY = "openstack/cp"
 
 Hook = Callable[[], Awaitable[None]]
+Finding = TypeVar("Finding")
 
 
 class FakeCluster:
@@ -95,6 +95,8 @@ class World:
 
     order_kind: ClassVar[Kind] = KEYSTONE_PROJECT
     finalizer: ClassVar[str] = children.FINALIZER
+    steps: ClassVar[tuple[str, ...]] = ("provision_project", "remove_project")
+    """The kind's own, by name."""
 
     def __init__(self, name: str, *, cluster: str = "") -> None:
         self.ref = OrderRef(kind=self.order_kind.kind, cluster=cluster, namespace="team-a", name=name)
@@ -120,16 +122,20 @@ class World:
 
     # -- what a test changes ----------------------------------------------------------------------------------
 
+    gated_by: ClassVar[str] = "AdminCredentialReady"
+    """The plane's condition that lets the kind's orders through."""
+
     def plane(self, *, assigned: bool = True, ready: bool = True, annotations: Mapping[str, str] | None = None) -> None:
-        cluster = {"targetClusterRef": {"name": self.ref.cluster}} if self.ref.cluster else {}
-        condition = {"type": "AdminCredentialReady", "status": str(ready), "message": "m" * 1000}
+        condition = {"type": self.gated_by, "status": str(ready), "message": "m" * 1000}
         namespace, _, name = PLANE_KEY.partition("/")
         meta = {"name": name, "namespace": namespace, "uid": "plane", "annotations": annotations or {}}
-        entries = [{"namespace": self.ref.namespace, **cluster}] if assigned else []
-        self.management.put(
-            CONTROL_PLANE,
-            {"metadata": meta, "spec": {"namespaceAssignments": entries}, "status": {"conditions": [condition]}},
-        )
+        body = {"metadata": meta, "spec": self.plane_spec(assigned), "status": {"conditions": [condition]}}
+        self.management.put(CONTROL_PLANE, body)
+
+    def plane_spec(self, assigned: bool) -> dict[str, Any]:
+        """What the plane says of the order's namespace."""
+        cluster = {"targetClusterRef": {"name": self.ref.cluster}} if self.ref.cluster else {}
+        return {"namespaceAssignments": [{"namespace": self.ref.namespace, **cluster}] if assigned else []}
 
     def order(
         self,
@@ -192,15 +198,19 @@ class World:
 
     # -- what the worker runs ---------------------------------------------------------------------------------
 
+    def kind(self) -> KindSteps:
+        """The product's kind, with the steps that leave this process replaced."""
+        return FakeProject(self)
+
     def activities(self) -> list[Callable[..., Any]]:
-        kind = FakeKind(self)
-        orders = Orders(cast(Clusters, FakeClusters(self)), {"KeystoneProject": kind})
+        kind = self.kind()
+        orders = Orders(cast(Clusters, FakeClusters(self)), {self.order_kind.kind: kind})
         shared = (orders.admit, orders.examine, orders.report, orders.release, orders.settle)
-        return [*(self._watched(step) for step in shared), self._watched(kind.provision), self._watched(kind.take_down)]
+        return [self._watched(step) for step in (*shared, *(getattr(kind, name) for name in self.steps))]
 
     def _watched(self, step: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
         """The step, noted when it begins, with the test's hook before its answer."""
-        name = _NAMES.get(step.__name__, step.__name__)
+        name = step.__name__
 
         async def watched(argument: Any) -> Any:
             self.calls.append(name)
@@ -235,60 +245,57 @@ class FakeClusters:
         return cast(Cluster, self._world.home)
 
 
-class FakeKind:
-    """What `Orders` asks a kind, and the kind's two steps."""
+class Dictated:
+    """What the made-up steps of every kind do. Gates, conditions and finalizers are the product's kind's own."""
 
-    kind = KEYSTONE_PROJECT
-    finalizer = children.FINALIZER
-    finalizer_first = False
-    condition_types: tuple[str, ...] = reasons.CONDITIONS
-    blocks: tuple[str, ...] = ()
+    _world: World
+
+    def looked(self, outcome: Outcome, *, due: bool = False) -> Looked:
+        """`admit` looks at an order that was Ready; that it is at rest is the test's to say."""
+        if activity.info().activity_type == "admit":
+            return Looked(outcome, due=not self._world.at_rest)
+        self._world.looks += 1
+        return Looked(outcome, due=due)
+
+    async def look_removal(self, task: Task) -> Removal:
+        self._world.looks += 1
+        return raised(self._world.remove)
+
+
+class FakeProject(Dictated, KeystoneProjects):
+    """KeystoneProjects that find what the world says."""
 
     def __init__(self, world: World) -> None:
         self._world = world
 
-    def consent(self, ref: OrderRef, plane_key: str, plane: ControlPlane | None) -> gates.Gate | None:
-        return gates.assignment(ref, plane_key, plane)
-
-    def gate(self, plane: ControlPlane) -> gates.Gate | None:
-        return gates.admin_credential(plane)
-
-    def refused(self, order: OrderSeen, gate: gates.Gate) -> tuple[Verdict, ...]:
-        said = gate.model_dump(exclude={"type", "reason"})
-        return (Verdict(type=reasons.PROJECT_READY, reason=gate.reason or reasons.ERROR, **said),)
-
-    async def provision(self, task: Task) -> Outcome:
+    async def provision_project(self, task: Task) -> Outcome:
         with at_boundary():
-            return await self._world.provision(task) if self._world.provision else self._decision().outcome
+            return await self._world.provision(task) if self._world.provision else raised(self._world.find).outcome
 
     async def provide(self, task: Task, pen: Pen) -> Outcome:
         """The same, from within the `admit` of a new order."""
-        return await self.provision(task)
+        return await self.provision_project(task)
 
-    async def take_down(self, task: Task) -> Removal:
+    async def remove_project(self, task: Task) -> Removal:
         with at_boundary():
-            return await self._world.take_down(task) if self._world.take_down else self._removal()
+            return await self._world.take_down(task) if self._world.take_down else raised(self._world.remove)
 
     async def look(self, task: Task) -> Looked:
-        """`admit` looks at an order that was Ready; that it is at rest is the test's to say."""
-        if activity.info().activity_type == "admit":
-            return Looked(self._decision().outcome, due=not self._world.at_rest)
-        self._world.looks += 1
-        return Looked(self._decision().outcome, due=bool(self._decision().do))
+        decision = raised(self._world.find)
+        return self.looked(decision.outcome, due=bool(decision.do))
 
-    async def look_removal(self, task: Task) -> Removal:
-        self._world.looks += 1
-        return self._removal()
 
-    def _decision(self) -> Decision:
-        if isinstance(self._world.find, Exception):
-            raise self._world.find
-        return self._world.find
+def raised(finding: Finding | Exception) -> Finding:
+    """What a test dictates: an answer, or what it fails with."""
+    if isinstance(finding, Exception):
+        raise finding
+    return finding
 
-    def _removal(self) -> Removal:
-        if isinstance(self._world.remove, Exception):
-            raise self._world.remove
-        return self._world.remove
+
+def found(finding: Finding | Exception) -> Finding:
+    """The same, from within a step."""
+    with at_boundary():
+        return raised(finding)
 
 
 def provisioned(name: str) -> Decision:
@@ -318,9 +325,6 @@ class Stop:
 
     def go_on(self) -> None:
         self._go_on.set()
-
-
-_NAMES = {"provision": "provision_project", "take_down": "remove_project"}
 
 
 def _argument(step: Callable[..., Any]) -> Any:

@@ -119,17 +119,15 @@ def test_no_right_is_a_wildcard(file: Path) -> None:
 
 
 @pytest.mark.parametrize("file", RIGHTS, ids=lambda f: f.name)
-def test_secrets_are_for_two_steps_at_home_and_for_one_on_a_target(file: Path) -> None:
-    """Passwords and credentials are delivered wherever an order lives; kubeconfigs are in one namespace of ours."""
+def test_secrets_are_for_the_one_role_that_serves_orders(file: Path) -> None:
+    """Passwords and credentials are delivered wherever an order lives."""
     touching = {
         (document["kind"], document["metadata"]["name"], tuple(rule["resources"]))
         for document in documents(file)
         for rule in document.get("rules", ())
         if "secrets" in rule["resources"]
     }
-    at_home = {("ClusterRole", "c5c3-operator", ("secrets",)), ("Role", "c5c3-operator-clusters", ("secrets",))}
-    on_target = {("ClusterRole", "c5c3-operator", ("secrets",))}
-    assert touching == (at_home if file.stem == "management" else on_target)
+    assert touching == {("ClusterRole", "c5c3-operator", ("secrets",))}
 
 
 @pytest.mark.parametrize("file", RIGHTS, ids=lambda f: f.name)

@@ -195,6 +195,17 @@ async def registers_and_rotates(flow: Flow) -> None:
     await flow.resync_now()
 
 
+async def looks_at_every_block(flow: Flow) -> None:
+    """Loses a block, and is looked at whole in each pass after."""
+    world = _service(flow)
+    world.order(finalized=False)
+    await flow.ring()
+    await flow.idle(1)
+    world.declare("catalog")
+    for _ in range(3):
+        await flow.resync_now()
+
+
 async def registers_with_trouble(flow: Flow) -> None:
     """Is not allowed, paused, moves under one block, errs in each, and begins anew with a rotation under way."""
     world = _service(flow)
@@ -307,7 +318,7 @@ async def drops_a_database(flow: Flow) -> None:
 
 
 DATABASE_WAYS = (orders_a_database, drops_a_database)
-SERVICE_WAYS = (registers_and_rotates, registers_with_trouble, is_unregistered)
+SERVICE_WAYS = (registers_and_rotates, looks_at_every_block, registers_with_trouble, is_unregistered)
 WAYS: tuple[Callable[[Flow], Awaitable[None]], ...] = (
     becomes_ready,
     is_frozen_and_troubled,

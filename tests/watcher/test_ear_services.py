@@ -25,7 +25,7 @@ from tests.watcher.objects import Object, child, order, owned, part, plane, read
 from tests.watcher.test_ear import DELETING, House
 from watcher.mapping import SOURCES
 from workflows.keystoneservice import delivery, sweep
-from workflows.keystoneservice.children import FINALIZER, GENERATION
+from workflows.keystoneservice.children import FINALIZER, GENERATION, prefix, role_slug
 
 KORC = (
     KORC_SERVICE, KORC_ENDPOINT, KORC_USER, KORC_DOMAIN, KORC_PROJECT, KORC_ROLE, KORC_ROLE_ASSIGNMENT,
@@ -241,6 +241,44 @@ def test_that_all_is_well_is_nothing_new_until_somebody_writes(house: House, kin
     leaving = {**edited, "metadata": {**edited["metadata"], "deletionTimestamp": DELETING}}
     assert not minor(house, kind, "MODIFIED", said(kind, leaving, "True"))
     assert not minor(house, kind, "DELETED", said(kind, edited, "True")), "by force"
+
+
+@pytest.mark.row("S13", "S21")
+@pytest.mark.parametrize("kind", [*KORC, PUSH_SECRET, SECRET], ids=lambda kind: kind.kind)
+def test_a_child_that_comes_back_undeclared_rings_at_once_and_one_that_is_declared_does_not(
+    house: House, kind: Kind
+) -> None:
+    """Out of a backup without a word of its controller, and soon with all well with it: it must go all the same."""
+    ear, start = house.ear(kind), prefix(service())
+    declared = order("images")
+    declared["spec"] |= {
+        "catalog": {"serviceType": "image"},
+        "account": {"project": {"name": "p"}, "roles": ["reader"]},
+    }
+    house.ear(KEYSTONE_SERVICE).heard("MODIFIED", ready(declared))
+    house.news()
+    for known in ("service", "user", "password-v7", "source", "backup", f"role-{role_slug('reader')}"):
+        ear.heard("ADDED", part(f"{start}{known}", of=service()))
+        assert house.news() == set(), known
+    stray = part(f"{start}role-{role_slug('member')}", of=service())
+    ear.heard("ADDED", stray)
+    assert house.news() == {service()}
+    assert not house.minor[-1]
+    assert not minor(house, kind, "MODIFIED", said(kind, stray, "True")), "it is well, and nobody wants it"
+    leaving = {**stray, "metadata": {**stray["metadata"], "deletionTimestamp": DELETING, "resourceVersion": "9"}}
+    house.ear(kind).heard("MODIFIED", leaving)
+    house.news()
+    # A block that is taken out takes its children's names with it.
+    del declared["spec"]["account"]
+    house.ear(KEYSTONE_SERVICE).heard("MODIFIED", ready(declared))
+    house.news()
+    ear.heard("DELETED", part(f"{start}user", of=service()))
+    house.news()
+    ear.heard("ADDED", part(f"{start}user", of=service()))
+    assert house.news() == {service()}
+    # Of an order that is not known yet nobody can tell, and it is rung for itself when it is.
+    ear.heard("ADDED", part(f"{prefix(service('new'))}user", of=service("new")))
+    assert house.news() == set()
 
 
 @pytest.mark.parametrize("kind", [KORC_ROLE, KORC_PROJECT, KORC_DOMAIN], ids=lambda kind: kind.kind)

@@ -14,7 +14,7 @@ from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
-from tests.conftest import temporal_program
+from tests.conftest import Told, temporal_program
 from tests.worker.test_temporal import settings_for
 from tests.worker.toy import Toy
 from worker import assembly, health
@@ -48,22 +48,22 @@ async def becomes(proof: health.Polling, *, ready: bool) -> str:
 @pytest.mark.parametrize("more", [{}, {"deployment_name": "orders", "build_id": "b1"}])
 async def test_a_worker_that_polls_is_ready(temporal_env: WorkflowEnvironment, more: dict[str, str]) -> None:
     async with polling(temporal_env, **more) as (client, worker):
-        proof = health.Polling(client, worker, client.identity)
+        proof = health.Polling(worker, client.identity)
         assert await becomes(proof, ready=True) == ""
     assert await proof.why_not_ready() == "the worker is not running"
 
 
 async def test_somebody_elses_polls_prove_nothing(temporal_env: WorkflowEnvironment) -> None:
     async with polling(temporal_env) as (client, worker):
-        await becomes(health.Polling(client, worker, client.identity), ready=True)
-        proof = health.Polling(client, worker, "worker@elsewhere")
+        await becomes(health.Polling(worker, client.identity), ready=True)
+        proof = health.Polling(worker, "worker@elsewhere")
         assert "has not seen this worker poll for workflow tasks" in await proof.why_not_ready()
 
 
 async def test_half_a_worker_is_not_ready(temporal_env: WorkflowEnvironment) -> None:
     client = await connect(settings_for(temporal_env), identity="worker@half")
     async with Worker(client, task_queue="half", workflows=[Toy]) as worker:
-        proof = health.Polling(client, worker, client.identity)
+        proof = health.Polling(worker, client.identity)
         async with asyncio.timeout(60):
             while "activity tasks" not in (why := await proof.why_not_ready()):
                 proof._until = 0.0
@@ -73,9 +73,9 @@ async def test_half_a_worker_is_not_ready(temporal_env: WorkflowEnvironment) -> 
 
 async def test_old_polls_prove_nothing(temporal_env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
     async with polling(temporal_env) as (client, worker):
-        await becomes(health.Polling(client, worker, client.identity), ready=True)
+        await becomes(health.Polling(worker, client.identity), ready=True)
         monkeypatch.setattr(health, "RECENT", -health.RECENT)
-        assert "lately" in await health.Polling(client, worker, client.identity).why_not_ready()
+        assert "lately" in await health.Polling(worker, client.identity).why_not_ready()
 
 
 async def test_a_server_that_went_away(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +85,7 @@ async def test_a_server_that_went_away(monkeypatch: pytest.MonkeyPatch) -> None:
         client = await connect(settings_for(env), identity="worker@left")
         worker = assembly.build(client, WorkerSettings(task_queue="left"), [Toy], [touch])
         running = asyncio.create_task(worker.run())
-        proof = health.Polling(client, worker, client.identity)
+        proof = health.Polling(worker, client.identity)
         await becomes(proof, ready=True)
     proof._until = 0.0
     assert (await proof.why_not_ready()).startswith("Temporal does not say who polls")
@@ -95,20 +95,21 @@ async def test_a_server_that_went_away(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_the_answer_is_kept_for_a_moment(temporal_env: WorkflowEnvironment) -> None:
     async with polling(temporal_env) as (client, worker):
-        proof = health.Polling(client, worker, client.identity)
+        proof = health.Polling(worker, client.identity)
         await becomes(proof, ready=True)
         until = proof._until
         assert await proof.why_not_ready() == ""
         assert proof._until == until
 
 
-async def test_the_three_paths() -> None:
+@pytest.mark.row("O05")
+async def test_the_three_paths(told: Told) -> None:
     why = "starting"
 
     async def why_not_ready() -> str:
         return why
 
-    runner = await health.serve(("127.0.0.1", 0), why_not_ready, lambda: b"# metrics\n")
+    runner = await health.serve(("127.0.0.1", 0), why_not_ready, told.telemetry.prometheus_text)
     base = f"http://127.0.0.1:{runner.addresses[0][1]}"
     async with aiohttp.ClientSession() as session:
 
@@ -118,8 +119,9 @@ async def test_the_three_paths() -> None:
 
         assert await get("/healthz") == (200, "ok\n")
         assert await get("/readyz") == (503, "starting\n")
+        assert "\nc5c3_worker_polling 0.0\n" in (await get("/metrics"))[1]
         why = ""
         assert await get("/readyz") == (200, "ready\n")
-        assert await get("/metrics") == (200, "# metrics\n")
+        assert "\nc5c3_worker_polling 1.0\n" in (await get("/metrics"))[1]
         assert (await get("/elsewhere"))[0] == 404
     await runner.cleanup()

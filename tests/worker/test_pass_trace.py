@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 import uuid
 from collections.abc import AsyncIterator
@@ -13,12 +14,13 @@ from typing import Protocol
 
 import pytest
 import pytest_asyncio
+import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from temporalio.testing import WorkflowEnvironment
 
-from deploy.local import kube
+from deploy.local import kube, programs, stack
 from deploy.local.part import Stack
 from tests.product import alone
 from tests.worker.program import Program, free_port
@@ -71,9 +73,52 @@ class OurCollector:
         return self._spans
 
 
-@pytest_asyncio.fixture
-async def collector() -> AsyncIterator[Collector]:
-    async with OurCollector().running() as running:
+class OpenTelemetrys:
+    """The OpenTelemetry Collector itself, with its receiver and its exporter into a file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port = free_port()
+        self._folder = folder
+        self._file = folder / "spans.json"
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Collector]:
+        settings = {
+            "receivers": {"otlp": {"protocols": {"http": {"endpoint": f"127.0.0.1:{self.port}"}}}},
+            "exporters": {"file": {"path": str(self._file), "flush_interval": "200ms"}},
+            "service": {
+                "pipelines": {"traces": {"receivers": ["otlp"], "exporters": ["file"]}},
+                "telemetry": {"metrics": {"level": "none"}},
+            },
+        }
+        (self._folder / "config.yaml").write_text(yaml.safe_dump(settings))
+        program = await programs.build(stack.home(), "collector")
+        with (self._folder / "log").open("wb") as log:
+            process = await asyncio.create_subprocess_exec(
+                program, f"--config={self._folder / 'config.yaml'}", stdout=log, stderr=log
+            )
+        try:
+            yield self
+        finally:
+            if process.returncode is None:
+                process.terminate()
+            await process.wait()
+
+    def spans(self) -> list[Span]:
+        return [
+            Span(one["traceId"], one.get("parentSpanId", ""), one["spanId"], one["name"])
+            for line in (self._file.read_text().splitlines(keepends=True) if self._file.exists() else ())
+            if line.endswith("\n")
+            for resource in json.loads(line)["resourceSpans"]
+            for scope in resource["scopeSpans"]
+            for one in scope["spans"]
+        ]
+
+
+@pytest_asyncio.fixture(params=["ours", pytest.param("OpenTelemetry's", marks=pytest.mark.real)])
+async def collector(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Collector]:
+    chosen: OurCollector | OpenTelemetrys = OurCollector() if request.param == "ours" else OpenTelemetrys(tmp_path)
+    async with chosen.running() as running:
         yield running
 
 

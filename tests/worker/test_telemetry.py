@@ -6,8 +6,10 @@ import asyncio
 import io
 import json
 import logging
+import sys
 import time
 import uuid
+from collections import Counter
 from collections.abc import AsyncIterator
 
 import pytest
@@ -16,14 +18,22 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from opentelemetry import trace
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import Gauge, InMemoryMetricReader, Sum
 from opentelemetry.sdk.resources import Resource
 from prometheus_client.parser import text_string_to_metric_families
 from temporalio import activity
+from temporalio.exceptions import ApplicationError
+from temporalio.runtime import MetricBuffer, MetricBufferDurationFormat, Runtime, TelemetryConfig
 from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
 
 from tests.conftest import Told
+from tests.e2e.collector import collector as collector_of_tests
+from tests.worker.program import ROOT, free_port
 from tests.worker.test_temporal import settings_for
-from worker import telemetry
+from worker import spans, telemetry
+from worker.core_metrics import CoreMetrics
+from worker.release import version
 from worker.temporal import connect
 
 
@@ -75,6 +85,49 @@ async def test_a_line_within_a_step(log: logging.Logger, lines: io.StringIO, tol
     assert (said["trace_id"], said["span_id"]) == (f"{span.context.trace_id:032x}", f"{span.context.span_id:016x}")
 
 
+async def test_what_a_step_raises_on_purpose_is_a_sentence(log: logging.Logger, lines: io.StringIO) -> None:
+    @activity.defn
+    async def touch() -> None:
+        for error in (ApplicationError("reading it: 503", type="ServiceUnavailable"), KeyError("a defect")):
+            try:
+                raise error
+            except Exception:
+                log.warning("Completing activity as failed", exc_info=True)
+
+    await ActivityEnvironment().run(touch)
+    refused, defect = (json.loads(line) for line in lines.getvalue().splitlines())
+    assert refused["message"] == "the step failed (ServiceUnavailable): reading it: 503"
+    assert "exc_info" not in refused
+    assert refused["order"] == refused["workflow_id"] == ActivityEnvironment.default_info().workflow_id
+    assert "KeyError" in defect["exc_info"]
+
+
+COMPLAINS = """
+import time
+from temporalio.runtime import MetricBuffer
+from worker import telemetry
+telemetry.log_as_json("info")
+runtime = telemetry.temporal_runtime(MetricBuffer(10))
+calls = runtime.metric_meter.create_counter("calls")
+for _ in range(20):
+    calls.add(1)
+time.sleep(1)
+"""
+
+
+async def test_what_temporals_core_complains_of_is_a_line_like_any_other_and_one() -> None:
+    """Here of a buffer that nobody empties, ten times. In a process of its own: its first runtime says where to."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", COMPLAINS, cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    output, _ = await process.communicate()
+    (line,) = output.decode().splitlines()
+    said = json.loads(line)
+    assert said["logger"].startswith("temporal-sdk_core")
+    assert "buffer is full" in said["message"]
+    assert said.keys() == {"time", "level", "logger", "message"}
+
+
 async def test_temporals_own_metrics_are_in_seconds_at_the_same_place(
     temporal_env: WorkflowEnvironment, told: Told
 ) -> None:
@@ -86,6 +139,41 @@ async def test_temporals_own_metrics_are_in_seconds_at_the_same_place(
     assert "temporal_request" in families
     assert "target_info" not in told.text()
     assert "otel_scope" not in told.text()
+
+
+def test_what_is_measured_counts_for_the_labels_that_it_was_measured_with() -> None:
+    """The SDK hands out label sets as objects that come and go, at addresses that come again."""
+    buffer = MetricBuffer(10_000, MetricBufferDurationFormat.SECONDS)
+    meter = Runtime(telemetry=TelemetryConfig(metrics=buffer)).metric_meter
+    reader = InMemoryMetricReader()
+    moved = CoreMetrics(buffer, MeterProvider([reader]))
+    calls, size = meter.create_counter("calls"), meter.create_gauge("size")
+    expected: Counter[str] = Counter()
+    for number in range(1400):
+        kind = f"kind-{number % 13}"
+        expected[kind] += 1
+        calls.add(1, {"kind": kind})
+        size.set(expected[kind], {"kind": kind})
+        if number % 7 == 0:
+            moved.move()
+    moved.move()
+    read = reader.get_metrics_data()
+    assert read
+    found = {
+        metric.name: sorted((str((point.attributes or {})["kind"]), point.value) for point in metric.data.data_points)
+        for resource in read.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+        if isinstance(metric.data, Sum | Gauge)
+    }
+    assert found["calls"] == found["size"] == sorted(expected.items())
+
+
+def test_which_version_runs_is_said(told: Told) -> None:
+    families = {family.name: family for family in text_string_to_metric_families(told.text())}
+    (sample,) = families["c5c3_build_info"].samples
+    assert sample.labels == {"program": "tests", "version": version(), "build_id": version()}
+    assert "process_start_time_seconds" in families
 
 
 @pytest_asyncio.fixture
@@ -123,6 +211,31 @@ def test_a_collector_that_is_not_there_holds_nobody_up() -> None:
     assert time.monotonic() - begun < 10
 
 
+def test_a_collector_that_is_not_there_costs_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    """And one when it is back: nothing in between, however many batches were lost."""
+    port = free_port()
+    provider = telemetry.tracer_provider(f"http://127.0.0.1:{port}", Resource.create({}))
+
+    def batch() -> None:
+        with provider.get_tracer("test").start_as_current_span("ring"):
+            pass
+        provider.force_flush()
+
+    with caplog.at_level("INFO"):
+        for _ in range(3):
+            batch()
+        with collector_of_tests([], port):
+            batch()
+            batch()
+    provider.shutdown()
+    lost, back = caplog.records
+    url = f"http://127.0.0.1:{port}/v1/traces"
+    assert lost.getMessage().startswith(f"the collector at {url} takes no traces, they are lost until it does: ")
+    assert "refused" in lost.getMessage()
+    assert back.getMessage() == f"the collector at {url} takes traces again; 3 spans were lost"
+    assert (lost.levelname, back.levelname) == ("WARNING", "WARNING")
+
+
 def test_a_collector_with_a_path_is_taken_as_it_is() -> None:
-    assert telemetry._traces_url("http://c:4318/") == "http://c:4318/v1/traces"
-    assert telemetry._traces_url("https://c/otlp/v1/traces") == "https://c/otlp/v1/traces"
+    assert spans.traces_url("http://c:4318/") == "http://c:4318/v1/traces"
+    assert spans.traces_url("https://c/otlp/v1/traces") == "https://c/otlp/v1/traces"

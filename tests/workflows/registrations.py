@@ -23,6 +23,7 @@ class Live:
         self.reg: Registration = registration(over=over)
         self.children: dict[str, KorcObject] = {}
         self.claims: dict[str, str] = {}
+        self.unserved: frozenset[str] = frozenset()
 
     @property
     def me(self) -> str:
@@ -44,7 +45,8 @@ class Live:
         made = korc(*conditions, body=whole, annotations={k: v for k, v in said.items() if v is not None}, **more)
         status = made.status.model_copy(update={"resource": resource or {}, "synced_resource_version": synced})
         made = made.model_copy(update={"status": status, "data": data or {}})
-        self.children[key(body["kind"], body["metadata"]["name"])] = made
+        meta = body["metadata"]
+        self.children[key(body["kind"], meta["namespace"], meta["name"])] = made
         return made
 
     def done(self, *bodies: Body) -> None:
@@ -54,11 +56,11 @@ class Live:
             self.put(body, *DONE, id_=f"{body['kind'].lower()}-{number}" if managed else "")
 
     def drop(self, body: Body) -> None:
-        self.children.pop(key(body["kind"], body["metadata"]["name"]))
+        self.children.pop(key(body["kind"], body["metadata"]["namespace"], body["metadata"]["name"]))
 
     @property
     def seen(self) -> Seen:
-        return Seen(children=dict(self.children), claims=dict(self.claims), now=NOW)
+        return Seen(children=dict(self.children), claims=dict(self.claims), unserved=self.unserved, now=NOW)
 
 
 NOTHING_SWEPT = Removing()

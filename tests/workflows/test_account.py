@@ -15,6 +15,7 @@ from workflows.api.korc import KorcObject
 from workflows.keystoneservice import children, delivery
 from workflows.keystoneservice.account import generation_of, judge_account, refusal
 from workflows.keystoneservice.children import GENERATION
+from workflows.scaffold.child import key
 from workflows.scaffold.removal import Removing
 from workflows.scaffold.verdict import Act, Decision
 
@@ -55,7 +56,8 @@ def says(decision: Decision, reason: str, *do: tuple[Act, tuple[str, str]]) -> s
 
 def put_secret(live: Live, generation: int, **more: Any) -> KorcObject:
     meta = children.metadata(live.reg, delivery.password_name(live.reg.order, generation), "openstack")
-    return live.put({"kind": "Secret", "metadata": meta}, finalizers=(), **more)
+    data = {"password": f"password-{generation}", **more.pop("data", {})}
+    return live.put({"kind": "Secret", "metadata": meta}, finalizers=(), data=data, **more)
 
 
 def put_user(
@@ -199,7 +201,7 @@ def test_an_account_keeps_the_domain_it_is_bound_to_when_the_plane_renames_its_o
     live.drop(children.user(live.reg, user, 1, None))
     says(judged(live, user), "ProbingForCollision", (Act.CREATE, USER_PROBE))
     probe = next(write for write in judged(live, user).do).body
-    project = live.children[f"Project/{P}project"].spec["resource"]
+    project = live.children[f"Project/openstack/{P}project"].spec["resource"]
     assert probe["spec"]["import"]["filter"]["domainRef"] == project["domainRef"]
 
 
@@ -379,19 +381,68 @@ def test_a_generation_that_cannot_be_read_is_the_first() -> None:
 def test_an_applied_password_that_is_nowhere_any_more_is_replaced_by_the_next() -> None:
     live = Live()
     whole(live)
-    live.children.pop("/".join(secret(1)))
+    live.drop(delivery.password_secret(live.reg, 1))
     says(judged(live), "WaitingForServiceAccounts", (Act.CREATE, secret(2)))
+
+
+@pytest.mark.row("S12", "A11")
+def test_a_tenants_secret_of_a_passwords_name_stands_for_no_password() -> None:
+    """Beside the order its owner may write what they like: under that name, with both labels."""
+    live = Live()
+    whole(live)
+    hostile = delivery.password_secret(live.reg, 1)
+    hostile["metadata"] = {**hostile["metadata"], "namespace": "team-a"}
+    live.put(hostile, data={"password": "theirs"})
+    says(judged(live), "AccountProvisioned")
+    live.drop(delivery.password_secret(live.reg, 1))
+    says(judged(live), "WaitingForServiceAccounts", (Act.CREATE, secret(2)))
+
+
+@pytest.mark.row("A11", "A21")
+@pytest.mark.parametrize("data", [{"password": ""}, {"password": "", "else": "x"}], ids=["emptied", "with-more"])
+def test_an_applied_password_that_was_emptied_is_replaced_by_the_next(data: dict[str, str]) -> None:
+    live = Live()
+    whole(live)
+    put_secret(live, 1, data=data)
+    says(judged(live), "WaitingForServiceAccounts", (Act.CREATE, secret(2)))
+    partial = put_secret(live, 1, data=data).model_copy(update={"partial": True, "data": {}})
+    live.children[key("Secret", "openstack", secret(1)[1])] = partial
+    says(judged(live), "AccountProvisioned")
+
+
+def test_a_password_that_was_emptied_before_it_was_applied_is_filled_as_it_was_read() -> None:
+    live = Live()
+    whole(live, applied=None)
+    put_user(live, WORKING, applied=None, id_="")
+    put_secret(live, 1, data={"password": ""})
+    says(judged(live), "WaitingForServiceAccounts", (Act.APPLY, secret(1)))
+    assert judged(live).do[0].exact, "nobody's password is written over"
+
+
+@pytest.mark.parametrize("roles", [(), ("reader", "Member")])
+def test_a_korc_that_knows_no_assignments_serves_an_account_without_roles(roles: tuple[str, ...]) -> None:
+    live, user = Live(), account(*roles, create=True)
+    whole(live, user)
+    for role in roles:
+        live.drop(children.assignment(live.reg, role))
+    live.unserved = frozenset({"RoleAssignment"})
+    if not roles:
+        says(judged(live, user), "AccountProvisioned")
+        return
+    message = says(judged(live, user), "ServiceAccountError")
+    for part in ("'reader', 'Member'", "RoleAssignment (openstack.k-orc.cloud/v1alpha1)", "Install", "no roles"):
+        assert part in message
 
 
 def test_a_password_that_was_lost_before_it_was_applied_is_made_anew() -> None:
     """K-ORC waits for the Secret that the user refers to; nobody knows its password yet."""
     live = Live()
     whole(live, applied=None)
-    live.children.pop("/".join(secret(1)))
+    live.drop(delivery.password_secret(live.reg, 1))
     put_user(live, WORKING, applied=None, id_="")
     says(judged(live), "WaitingForServiceAccounts", (Act.CREATE, secret(1)))
     whole(live, generation=2, applied=1)
-    live.children.pop("/".join(secret(2)))
+    live.drop(delivery.password_secret(live.reg, 2))
     says(judged(live), "WaitingForServiceAccounts", (Act.CREATE, secret(2)))
 
 

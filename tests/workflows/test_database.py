@@ -56,7 +56,7 @@ class Scene:
     def put(self, body: Object, status: Object | None = None, **more: Any) -> None:
         meta = {"uid": "x", "resourceVersion": "1", "generation": 1, **body["metadata"], **more.pop("metadata", {})}
         made = {"spec": {}, **body, **more, "metadata": meta, "status": status or {}}
-        self.objects[key(body["kind"], meta["name"])] = KorcObject.model_validate(made)
+        self.objects[key(body["kind"], meta["namespace"], meta["name"])] = KorcObject.model_validate(made)
 
     def server(self) -> None:
         self.put(children.mariadb(self.want), READY)
@@ -335,8 +335,9 @@ def test_the_client_certificate_is_waited_for_until_all_three_keys_are_there() -
     assert decision.verdict.reason == "WaitingForClientCertificate"
     scene.client()
     assert judged(scene).verdict.status
-    for lacking in children.CLIENT_KEYS:
-        data = {each: "" if each == lacking else "print" for each in children.CLIENT_KEYS}
+    keys = ("tls.crt", "tls.key", "ca.crt")
+    for lacking in keys:
+        data = {each: "" if each == lacking else "print" for each in keys}
         scene.put(children.client_secret("openstack"), data=data)
         decision = judged(scene)
         assert (decision.verdict.reason, decision.do) == ("WaitingForClientCertificate", ())
@@ -348,7 +349,7 @@ def test_a_certificate_that_somebody_has_changed_is_mended_and_their_other_field
     scene.server()
     scene.claims[children.claim(scene.want)] = scene.want.order.workflow_id
     scene.client()
-    spec = {**children.certificate("openstack")["spec"], "revisionHistoryLimit": 1}
+    spec = {**children.certificate("openstack")["spec"], "revisionHistoryLimit": 1, "renewBefore": "720h0m0s"}
     scene.put(children.certificate("openstack"), spec=spec)
     assert judged(scene).verdict.status
     scene.put(children.certificate("openstack"), spec={**spec, "duration": "24h"})
@@ -360,7 +361,7 @@ def test_the_identity_is_not_looked_for_once_it_has_served() -> None:
     scene.server()
     scene.client()
     scene.credential()
-    del scene.objects["ServiceAccount/order-db-creds"]
+    del scene.objects["ServiceAccount/openstack/order-db-creds"]
     assert judged(scene).verdict.status
 
 
@@ -414,6 +415,12 @@ def test_what_says_everything_that_is_wanted_is_not_applied_again() -> None:
     grown["metadata"]["annotations"] = {"force-sync": "1"}
     scene.put(grown, READY)
     assert credential(scene).do == ()
+    grown["spec"]["refreshInterval"] = "24h0m0s"  # as it is when External Secrets, or the reference, wrote it back
+    scene.put(grown, READY)
+    assert credential(scene).do == ()
+    grown["spec"]["refreshInterval"] = "12h"
+    scene.put(grown, READY)
+    assert [(write.act, write.kind) for write in credential(scene).do] == [(Act.APPLY, "ExternalSecret")]
 
 
 @pytest.mark.row("M15")
@@ -592,7 +599,9 @@ def test_deletes_come_in_order_and_the_policy_in_force_before_the_database() -> 
     scene = Scene(ordered())
     scene.credential()
     scene.put(children.delivered(scene.want))
-    del scene.objects[f"Secret/{children.credentials_name(scene.want.order)}"]  # External Secrets' own; it goes with it
+    del scene.objects[
+        f"Secret/openstack/{children.credentials_name(scene.want.order)}"
+    ]  # External Secrets' own; it goes with it
 
     def acts(removing: Removing) -> list[str]:
         return [f"{write.act.name} {write.kind}" for write in removing.do]

@@ -72,10 +72,9 @@ def test_the_generation_is_read_off_the_name(name: str, generation: int | None) 
 
 
 def test_a_password_is_kept_beside_the_user() -> None:
-    assert delivery.password_secret(registration(), 2, PASSWORD) == {
+    assert delivery.password_secret(registration(), 2) == {
         "kind": "Secret",
         "metadata": {"name": f"{P}password-v2", "namespace": "openstack", "labels": LABELS},
-        "data": {"password": base64.b64encode(PASSWORD.encode()).decode()},
     }
 
 

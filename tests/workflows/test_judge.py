@@ -57,7 +57,7 @@ def ask(
 
 
 def seen(project: KorcObject | None, probe: KorcObject | None, claims: dict[str, str] | None = None) -> Seen:
-    there = {f"Project/{child.metadata.name}": child for child in (project, probe) if child is not None}
+    there = {f"Project/openstack/{each.metadata.name}": each for each in (project, probe) if each is not None}
     return Seen(children=there, claims=claims or {}, now=NOW)
 
 

@@ -81,6 +81,21 @@ def test_whether_an_apply_would_change_nothing(live: dict[str, Any], expected: b
     assert includes(live, WANTED) is expected
 
 
+@pytest.mark.parametrize(
+    ("live", "wanted", "same"),
+    [
+        ({"refreshInterval": "1h0m0s"}, {"refreshInterval": "1h"}, True),
+        ({"refreshInterval": "60m"}, {"refreshInterval": "1h"}, True),
+        ({"refreshInterval": "2h"}, {"refreshInterval": "1h"}, False),
+        ({"refreshInterval": "soon"}, {"refreshInterval": "later"}, False),
+        ({"refreshInterval": None}, {"refreshInterval": "1h"}, False),
+        ({"name": "1h0m0s"}, {"name": "1h"}, False),
+    ],
+)
+def test_a_length_of_time_says_the_same_however_it_is_written(live: Any, wanted: Any, same: bool) -> None:
+    assert includes({"spec": live}, {"spec": wanted}) is same
+
+
 def test_the_projects_name_is_the_declared_one_or_the_orders_own() -> None:
     reference = {"controlPlaneRef": {"name": "cp"}}
     assert KeystoneProjectSpec.model_validate(reference).effective_name("reporting") == "reporting"

@@ -151,7 +151,7 @@ def test_a_consumer_secret_that_was_edited_or_deleted_is_noticed() -> None:
     whole(live)
     put_consumer(live, "mine")
     waits(judged(live))
-    live.drop({"kind": "Secret", "metadata": {"name": "images-credentials"}})
+    live.drop(delivery.consumer(live.reg.order))
     waits(judged(live))
 
 

@@ -10,10 +10,10 @@ import pytest
 from tests.workflows.things import plane
 from workflows.api.controlplane import ControlPlane
 from workflows.api.keystoneservice import Account, Catalog, Endpoint, KeystoneServiceSpec
+from workflows.api.meta import Meta
 from workflows.keystoneproject import children as projects
 from workflows.keystoneservice import children, delivery, sweep
 from workflows.keystoneservice.children import Registration
-from workflows.keystoneservice.reasons import ACCOUNT_READY, CATALOG_READY
 from workflows.scaffold.order import OrderRef
 
 # printf %s team-a/images | sha256sum
@@ -58,7 +58,7 @@ def everything(reg: Registration, blocks: tuple[Catalog, Account]) -> list[dict[
         children.user(reg, user, 1, "1"),
         *(children.role_import(reg, role) for role in children.roles(user)),
         *(children.assignment(reg, role) for role in children.roles(user)),
-        delivery.password_secret(reg, 1, "secret"),
+        delivery.password_secret(reg, 1),
         delivery.source(reg, user, "secret"),
         delivery.push_secret(reg, "0" * 64),
         delivery.external_secret(reg, "0" * 64, "1-a"),
@@ -236,8 +236,8 @@ def test_the_admin_domain_is_the_planes_import_and_any_other_our_own(declared: s
     assert (imported is not None) == own
     if imported is not None:
         assert imported["spec"]["import"] == {"filter": {"name": declared}}
-    assert not sweep.is_child(reg.order, "cp-domain-default"), "the plane's is never swept"
-    assert sweep.is_child(reg.order, f"{P}domain")
+    assert not is_child("cp-domain-default"), "the plane's is never swept"
+    assert is_child(f"{P}domain")
 
 
 def test_a_referenced_project_is_an_import_and_a_created_one_is_managed() -> None:
@@ -293,6 +293,16 @@ def spec(entry: Catalog | None, user: Account | None) -> KeystoneServiceSpec:
     return KeystoneServiceSpec.model_validate(ref).model_copy(update={"catalog": entry, "account": user})
 
 
+def block(kind: str) -> str:
+    return "catalog" if kind in sweep.KINDS["catalog"] else "account"
+
+
+def is_child(name: str) -> bool:
+    """The name test of a sweep, of what carries the labels."""
+    marks = children.marks(order(), "uid")
+    return any(marks.sweeps(kind, Meta(name=name, labels=marks.labels)) for kind in ("User", "ExternalSecret"))
+
+
 def names(*blocks: Any) -> set[str]:
     return {child["metadata"]["name"] for child in everything(registration(), blocks)}
 
@@ -301,7 +311,7 @@ def test_all_that_is_declared_stays() -> None:
     full = spec(*FULL)
     assert {name for name in names(*FULL) if not sweep.keeps(order(), full, name)} == set()
     for name in names(*FULL):
-        assert sweep.is_child(order(), name)
+        assert is_child(name)
     assert sweep.keeps(order(), full, f"{P}password-v41"), "superseded ones are not the sweep's"
 
 
@@ -319,19 +329,21 @@ def test_a_removed_block_goes_with_all_it_had(kept: str) -> None:
     entry, user = FULL
     left = spec(entry if kept == "catalog" else None, user if kept == "account" else None)
     went = [c for c in everything(registration(), FULL) if not sweep.keeps(order(), left, c["metadata"]["name"])]
-    blocks = {sweep.block(c["kind"]) for c in went}
-    assert blocks == {"catalog": {ACCOUNT_READY}, "account": {CATALOG_READY}}.get(kept, {ACCOUNT_READY, CATALOG_READY})
-    of_block = [c for c in everything(registration(), FULL) if sweep.block(c["kind"]) in blocks]
+    blocks = {block(c["kind"]) for c in went}
+    assert blocks == {"catalog": {"account"}, "account": {"catalog"}}.get(kept, {"account", "catalog"})
+    of_block = [c for c in everything(registration(), FULL) if block(c["kind"]) in blocks]
     assert len(went) == len(of_block)
 
 
 def test_names_of_others_are_never_swept() -> None:
     for name in ("images", "images-credentials2", "xx" + P, "images-registration-user", "other-credentials"):
-        assert not sweep.is_child(order(), name)
+        assert not is_child(name)
 
 
 def test_dependents_go_first() -> None:
     kinds = (*sweep.BESIDE_THE_PLANE, *sweep.BESIDE_THE_ORDER, sweep.SECRETS)
     assert kinds == ("RoleAssignment", "Role", "Endpoint", "Service", "User", "Project", "Domain",
                      "PushSecret", "ExternalSecret", "Secret")  # fmt: skip
-    assert {kind for kind in kinds if sweep.block(kind) == CATALOG_READY} == {"Service", "Endpoint"}
+    for block_kinds in sweep.KINDS.values():
+        assert list(block_kinds) == sorted(block_kinds, key=kinds.index)
+    assert {*sweep.KINDS["catalog"], *sweep.KINDS["account"]} == set(kinds) - set(sweep.BESIDE_THE_ORDER)

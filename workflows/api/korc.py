@@ -34,13 +34,15 @@ class KorcStatus(Model):
 class KorcObject(Model):
     """An order's child of any kind, K-ORC's or other, as the API server holds it.
 
-    data  of a Secret: what stands for each value (`fingerprint`), never a value
+    data     of a Secret: what stands for each value (`fingerprint`), never a value
+    partial  nothing but its metadata was read
     """
 
     metadata: Meta
     spec: dict[str, Any] = Field(default_factory=dict)
     status: KorcStatus = KorcStatus()
     data: dict[str, str] = Field(default_factory=dict)
+    partial: bool = False
 
     @property
     def deleting(self) -> bool:

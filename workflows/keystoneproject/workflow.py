@@ -48,5 +48,4 @@ class KeystoneProject(Run):
         try:
             return await self.step(steps.Steps.provision_project, task, f"provision project for {self.ref.key}")
         except Trouble as trouble:
-            retry = trouble.type == reasons.TRANSPORT_RETRY_FAILED
-            return self.trouble_verdict(reasons.PROJECT_READY, trouble.type if retry else reasons.ERROR, trouble)
+            return self.trouble_verdict(reasons.PROJECT_READY, reasons.ERROR, trouble)

@@ -10,14 +10,15 @@ from datetime import datetime
 from typing import Any
 
 from workflows.api.keystoneservice import Account, AccountStatus
-from workflows.api.korc import KorcObject
+from workflows.api.korc import GROUP, KorcObject
 from workflows.api.meta import Model
 from workflows.keystoneservice import children, delivery, reasons
-from workflows.keystoneservice.blocks import blocking, false, held, said, writes
+from workflows.keystoneservice.blocks import blocking, false, held, replaced, said, writes
 from workflows.keystoneservice.children import Registration
 from workflows.keystoneservice.gates import undeclared
+from workflows.keystoneservice.identity import bound_to
 from workflows.scaffold import gated, korc
-from workflows.scaffold.child import Body, Found, Seen, Standing, judge_child, key, write
+from workflows.scaffold.child import Found, Seen, Standing, judge_child, key, the, write
 from workflows.scaffold.naming import keystone_name_key
 from workflows.scaffold.ownership import Marks
 from workflows.scaffold.removal import Removing
@@ -30,6 +31,8 @@ _REASONS = {
     Standing.FAILED: reasons.ACCOUNT_FAILED,
     Standing.WAITING: reasons.WAITING_FOR_ACCOUNT,
 }
+ASSIGNMENT = "RoleAssignment"
+"""The kind that an account without roles can do without: K-ORC has come to serve it late."""
 _GATED = (Standing.REFUSED, Standing.COLLISION, Standing.PROBING)
 
 
@@ -76,18 +79,23 @@ def password(account: Account, user: KorcObject | None, seen: Seen, reg: Registr
     kept = Password(generation=now, mark=str(now) if mark is None else mark)
     if not applied_password(user):
         return kept
-    current = seen.children.get(key("Secret", delivery.password_name(reg.order, now)))
+    current = seen.of(delivery.password_secret(reg, now))
     applied = applied_password(user) == delivery.password_name(reg.order, now)
-    lost = applied and current is None
+    lost = applied and not _told(current)
     recorded_only = applied and account.adopt and now == 1 and not _published(reg, current, seen)
     if mark == "" or lost or recorded_only:
         return Password(generation=now + 1, mark=str(now + 1))
     return kept
 
 
+def _told(secret: KorcObject | None) -> bool:
+    """Whether it can be told which password it is: the Secret is there, and has one as far as it was read."""
+    return secret is not None and (secret.partial or bool(secret.data.get("password")))
+
+
 def _published(reg: Registration, secret: KorcObject | None, seen: Seen) -> bool:
     """Whether this password is the one that the service was given: then it is no first one of a user taken over."""
-    source = seen.children.get(key("Secret", delivery.source_name(reg.order)))
+    source = seen.of(delivery.source_secret(reg))
     return secret is not None and source is not None and source.data.get("password") == secret.data.get("password")
 
 
@@ -102,12 +110,13 @@ def applied_password(user: KorcObject) -> str:
 
 
 def judge_account(
-    reg: Registration, account: Account | None, live: AccountStatus, seen: Seen, swept: Removing
+    reg: Registration, account: Account | None, live: AccountStatus, seen: Seen, swept: Removing, was: str = ""
 ) -> Decision:
     """How the block stands, up to a user that can log in.
 
     live   `status.account` as the order has it
     swept  what the spec does not declare any more
+    was    what children stand for that are swept because it is declared no more, in words
     """
     sweeping = held(swept, reasons.ACCOUNT_READY, reasons.WAITING_FOR_ACCOUNT)
     if account is None:
@@ -117,6 +126,9 @@ def judge_account(
             if sweeping
             else Decision(verdict=undeclared("account"), fields=gone)
         )
+    if was:
+        fields = {"account": _shown(AccountStatus(secret_name=delivery.consumer_name(reg.order)))}
+        return replaced(swept, was, reasons.ACCOUNT_READY, reasons.WAITING_FOR_ACCOUNT, fields)
     reg, marks = bound(reg, account, seen), children.marks(reg.order, reg.uid)
     own_domain = children.domain(reg, account)
     domain = judge_child(own_domain, marks, seen) if own_domain else Found(standing=Standing.READY)
@@ -164,15 +176,7 @@ def bound(reg: Registration, account: Account, seen: Seen) -> Registration:
     The plane may rename its admin domain in place, and its import of it would then be the one to refer to, or be it no
     more.
     """
-    handles = (children.domain_name(reg.order), reg.plane.domain_handle)
-    for body in (children.user(reg, account, 1, None), children.project(reg, account)):
-        live = _own(seen.of(body), children.marks(reg.order, reg.uid))
-        if live is None:
-            continue
-        said = live.spec.get("resource") or (live.spec.get("import") or {}).get("filter") or {}
-        if said.get("domainRef") in handles:
-            return reg.model_copy(update={"bound": said["domainRef"]})
-    return reg
+    return reg.model_copy(update={"bound": bound_to(reg, account, seen)})
 
 
 def _own(live: KorcObject | None, marks: Marks) -> KorcObject | None:
@@ -227,7 +231,7 @@ def _judge_user(reg: Registration, account: Account, wanted: Password, seen: See
 
 def _judge_secret(reg: Registration, wanted: Password, seen: Seen) -> Found:
     """The wanted generation's Secret has to be there before a User refers to it. Its value is made as it is written."""
-    body = _secret(reg, wanted.generation)
+    body = delivery.password_secret(reg, wanted.generation)
     live = seen.of(body)
     if live is None:
         message = f"Generation {wanted.generation} of the password is about to be made."
@@ -236,6 +240,10 @@ def _judge_secret(reg: Registration, wanted: Password, seen: Seen) -> Found:
         name = f"Secret {live.metadata.namespace}/{live.metadata.name}"
         message = f"{name} exists and was not created by this order, so it is left alone; delete or rename it."
         return Found(standing=Standing.REFUSED, message=message)
+    if not _told(live) and not live.deleting:
+        # Nobody has applied what is not there, so it is filled; one that is there is never written again.
+        message = f"{the(body)} has no password in it; one is about to be made."
+        return Found(standing=Standing.WAITING, message=message, do=(write(Act.APPLY, body, exact=True),), child=live)
     return Found(standing=Standing.READY)
 
 
@@ -252,6 +260,12 @@ def _judge_applied(reg: Registration, wanted: Password, live: KorcObject | None)
 def _judge_roles(reg: Registration, account: Account, seen: Seen) -> list[tuple[str, Found]]:
     """For each role its import and its assignment, with the role's name in what is said of them (row A15)."""
     marks, found = children.marks(reg.order, reg.uid), list[tuple[str, Found]]()
+    if account.roles and ASSIGNMENT in seen.unserved:
+        message = (
+            f"{', '.join(map(repr, account.roles))} cannot be bound: the management cluster does not serve {ASSIGNMENT}"
+            f" ({GROUP}/v1alpha1). Install a K-ORC that has it, with its CustomResourceDefinition, or declare no roles."
+        )
+        return [(account.roles[0], Found(standing=Standing.REFUSED, message=message))]
     for role in children.roles(account):
         for body in (children.role_import(reg, role), children.assignment(reg, role)):
             each = judge_child(body, marks, seen)
@@ -267,22 +281,17 @@ def _superseded(reg: Registration, wanted: Password, seen: Seen) -> tuple[Write,
 
     Later ones are of a User that is no more, say: the rotations to come must not find their passwords made already.
     """
-    start, marks = children.password_prefix(reg.order), children.marks(reg.order, reg.uid)
+    marks = children.marks(reg.order, reg.uid)
+    start = key("Secret", reg.plane.namespace, children.password_prefix(reg.order))
     return tuple(
-        write(Act.DELETE, _secret(reg, old))
+        write(Act.DELETE, delivery.password_secret(reg, old))
         for name, child in seen.children.items()
-        if name.startswith(f"Secret/{start}")
+        if name.startswith(start)
         and marks.own(child.metadata)
         and (old := delivery.generation_of(child.metadata.name)) is not None
         and old != wanted.generation
         and not child.deleting
     )
-
-
-def _secret(reg: Registration, generation: int) -> Body:
-    """A password Secret without its password."""
-    meta = children.metadata(reg, delivery.password_name(reg.order, generation), reg.plane.namespace)
-    return {"kind": "Secret", "metadata": meta}
 
 
 def _with_domain(chain: list[Found], domain: Found, now: datetime) -> list[Found]:
@@ -307,7 +316,7 @@ def _status(reg: Registration, account: Account, wanted: Password, live: Account
     project = _own(seen.of(children.project(reg, account)), marks)
     rotated = live.last_password_rotation
     if wanted.generation > 1 and live.password_generation != wanted.generation:
-        made = seen.of(_secret(reg, wanted.generation))
+        made = seen.of(delivery.password_secret(reg, wanted.generation))
         when = (made.metadata.creation_timestamp if made else None) or seen.now
         rotated = when.strftime("%Y-%m-%dT%H:%M:%SZ")
     status = AccountStatus(
@@ -317,4 +326,8 @@ def _status(reg: Registration, account: Account, wanted: Password, live: Account
         password_generation=wanted.generation if user else None,
         last_password_rotation=rotated,
     )
+    return _shown(status)
+
+
+def _shown(status: AccountStatus) -> dict[str, Any]:
     return status.model_dump(mode="json", by_alias=True, exclude_none=True)

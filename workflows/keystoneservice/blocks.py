@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from workflows.api.controlplane import ControlPlane
 from workflows.scaffold import korc
@@ -43,6 +44,12 @@ def held(swept: Removing, type_: str, reason: str) -> Decision | None:
         return None
     message = f"{len(swept.left)} children that are not declared any more are being removed: {swept.left[0]}"
     return Decision(verdict=false(type_, reason, message), do=swept.do, stays=swept.stays)
+
+
+def replaced(swept: Removing, was: str, type_: str, reason: str, fields: dict[str, Any]) -> Decision:
+    """The block waits until the children are gone that stand for what it declared before."""
+    message = f"The order declared {was} before, which goes first: {'; '.join(swept.left) or 'it is being looked at'}"
+    return Decision(verdict=false(type_, reason, message), do=swept.do, fields=fields, stays=swept.stays)
 
 
 def false(type_: str, reason: str, message: str, again: float | None = WAIT_SECONDS) -> Verdict:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from workflows.api.keystoneservice import Catalog, CatalogStatus, EndpointStatus
 from workflows.keystoneservice import children, reasons
-from workflows.keystoneservice.blocks import blocking, false, held, said, writes
+from workflows.keystoneservice.blocks import blocking, false, held, replaced, said, writes
 from workflows.keystoneservice.children import Registration
 from workflows.keystoneservice.gates import undeclared
 from workflows.scaffold import gated
@@ -21,8 +21,12 @@ _REASONS = {
 }
 
 
-def judge_catalog(reg: Registration, catalog: Catalog | None, seen: Seen, swept: Removing) -> Decision:
-    """How the block stands. `swept` is what the spec does not declare any more."""
+def judge_catalog(reg: Registration, catalog: Catalog | None, seen: Seen, swept: Removing, was: str = "") -> Decision:
+    """How the block stands.
+
+    swept  what the spec does not declare any more
+    was    what children stand for that are swept because it is declared no more, in words
+    """
     sweeping = held(swept, reasons.CATALOG_READY, reasons.WAITING_FOR_CATALOG)
     if catalog is None:
         gone = {"catalog": None}
@@ -31,6 +35,9 @@ def judge_catalog(reg: Registration, catalog: Catalog | None, seen: Seen, swept:
             if sweeping
             else Decision(verdict=undeclared("catalog"), fields=gone)
         )
+    if was:
+        fields = {"catalog": _status(reg, catalog, seen, ours=False)}
+        return replaced(swept, was, reasons.CATALOG_READY, reasons.WAITING_FOR_CATALOG, fields)
     service = gated.judge_gated(reg.order, _service(reg, catalog), seen)
     # The endpoints are ours once the row is; until then nobody knows whose they would be.
     ours = seen.of(children.service(reg, catalog)) is not None and service.standing is not Standing.REFUSED

@@ -28,10 +28,12 @@ def password_name(order: OrderRef, generation: int) -> str:
     return f"{password_prefix(order)}{generation}"
 
 
-def password_secret(reg: Registration, generation: int, password: str) -> Body:
-    """Beside the User that refers to it. It is created, and never written again."""
-    meta = metadata(reg, password_name(reg.order, generation), reg.plane.namespace)
-    return {"kind": "Secret", "metadata": meta, "data": password_data(password)}
+def password_secret(reg: Registration, generation: int) -> Body:
+    """Beside the User that refers to it. What is in it is made as it is created, and never written again."""
+    return {
+        "kind": "Secret",
+        "metadata": metadata(reg, password_name(reg.order, generation), reg.plane.namespace),
+    }
 
 
 def password_data(password: str) -> dict[str, str]:
@@ -56,6 +58,16 @@ def backup_name(order: OrderRef) -> str:
 def consumer_name(order: OrderRef) -> str:
     """The ExternalSecret and the Secret it makes: what services are told to read, so it carries no hash."""
     return f"{order.name}-credentials"
+
+
+def consumer(order: OrderRef) -> Body:
+    """The Secret that External Secrets makes, by name: it is never written here."""
+    return {"kind": "Secret", "metadata": {"name": consumer_name(order), "namespace": order.namespace}}
+
+
+def source_secret(reg: Registration) -> Body:
+    """The source Secret without what is in it."""
+    return {"kind": "Secret", "metadata": metadata(reg, source_name(reg.order), reg.order.namespace)}
 
 
 def remote_key(order: OrderRef) -> str:
@@ -102,8 +114,7 @@ def source(reg: Registration, account: Account, password: str) -> Body:
         "region_name": plane.region,
         "clouds.yaml": clouds_yaml(reg, account, password).decode(),
     }
-    meta = metadata(reg, source_name(reg.order), reg.order.namespace)
-    return {"kind": "Secret", "metadata": meta, "data": _data(texts)}
+    return {**source_secret(reg), "data": _data(texts)}
 
 
 def push_secret(reg: Registration, content: str) -> Body:

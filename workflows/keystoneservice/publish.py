@@ -33,12 +33,8 @@ def judge_publish(reg: Registration, generation: int, content: Content | None, s
     """
     if content is None:
         name = f"Secret {reg.plane.namespace}/{delivery.password_name(reg.order, generation)}"
-        return _wait(f"{name} has no password to deliver.")
-    source = {
-        "kind": "Secret",
-        "metadata": children.metadata(reg, delivery.source_name(reg.order), reg.order.namespace),
-    }
-    if (decision := _unless_declared(reg, source, seen, content.source)) is not None:
+        return _wait(f"{name} has no password to deliver; the update `rotate` makes the next one.")
+    if (decision := _unless_declared(reg, delivery.source_secret(reg), seen, content.source)) is not None:
         return decision
     push = delivery.push_secret(reg, content.digest)
     if (decision := _unless_declared(reg, push, seen)) is not None:
@@ -48,7 +44,7 @@ def judge_publish(reg: Registration, generation: int, content: Content | None, s
     before = external.metadata.annotations.get(delivery.FORCE_SYNC, "") if external else ""
     if not _fresh(pushed, before, content.digest):
         return _wait(f"{the(push)} has not brought the password to OpenBao yet{_words(pushed)}")
-    consumer = seen.of({"kind": "Secret", "metadata": {"name": delivery.consumer_name(reg.order)}})
+    consumer = seen.of(delivery.consumer(reg.order))
     if external is None and consumer is not None and not _fetched(consumer, reg):
         # External Secrets would take it over without a word, drop its keys, and delete it with the ExternalSecret.
         message = refusal("Secret", reg.order.namespace, delivery.consumer_name(reg.order))

@@ -10,7 +10,6 @@ CONDITIONS = (CATALOG_READY, ACCOUNT_READY)
 # Either block
 NAMESPACE_NOT_ALLOWED = "NamespaceNotAllowed"
 PROBING = "ProbingForCollision"
-TRANSPORT_RETRY_FAILED = "TransportErrorRetryFailed"
 
 # CatalogReady
 CATALOG_NOT_DECLARED = "CatalogNotDeclared"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from workflows.api.keystoneservice import KeystoneServiceSpec
-from workflows.keystoneservice import reasons
 from workflows.keystoneservice.children import password_prefix, prefix, role_slug, roles
 from workflows.keystoneservice.delivery import backup_name, consumer_name, source_name
 from workflows.scaffold.order import OrderRef
@@ -16,14 +15,11 @@ SECRETS = "Secret"
 """Last of all, in the order's namespace and then in the plane's, once if that is the same."""
 
 
-def block(kind: str) -> str:
-    """The condition that is held until a swept child of this kind is gone."""
-    return reasons.CATALOG_READY if kind in ("Service", "Endpoint") else reasons.ACCOUNT_READY
-
-
-def is_child(order: OrderRef, name: str) -> bool:
-    """The name test: a sweep wants it beside the ownership test."""
-    return name.startswith(prefix(order)) or name == consumer_name(order)
+KINDS = {
+    "catalog": ("Endpoint", "Service"),
+    "account": ("RoleAssignment", "Role", "User", "Project", "Domain", SECRETS),
+}
+"""The kinds beside the plane that each block has children of, dependents first."""
 
 
 def keeps(order: OrderRef, spec: KeystoneServiceSpec, name: str) -> bool:

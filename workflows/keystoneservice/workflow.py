@@ -71,16 +71,16 @@ class KeystoneService(Run):
 
     async def _catalog(self, task: steps.Task) -> Outcome:
         try:
-            if _settled(task, "catalog"):
+            if _left_out(task, "catalog"):
                 return Outcome(verdicts=(gates.undeclared("catalog"),), fields={"catalog": None})
             return await self.step(steps.Steps.provision_catalog, task, f"provision the catalog of {self.ref.key}")
         except Trouble as trouble:
-            return self._error(reasons.CATALOG_READY, reasons.CATALOG_ERROR, trouble)
+            return self.trouble_verdict(reasons.CATALOG_READY, reasons.CATALOG_ERROR, trouble)
 
     async def _account(self, task: steps.Task) -> Outcome:
         fields: dict[str, Any] = {}
         try:
-            if _settled(task, "account"):
+            if _left_out(task, "account"):
                 return Outcome(verdicts=(gates.undeclared("account"),), fields={"account": None})
             outcome = await self.step(steps.Steps.provision_account, task, f"provision the account of {self.ref.key}")
             if not task.order.spec.get("account") or not all(verdict.status for verdict in outcome.verdicts):
@@ -91,13 +91,8 @@ class KeystoneService(Run):
             published = await self.step(steps.Steps.publish_account, known, f"publish the account of {self.ref.key}")
             return Outcome(verdicts=published.verdicts, fields=fields)
         except Trouble as trouble:
-            return self._error(reasons.ACCOUNT_READY, reasons.ACCOUNT_ERROR, trouble).model_copy(
-                update={"fields": fields}
-            )
-
-    def _error(self, type_: str, reason: str, trouble: Trouble) -> Outcome:
-        retry = trouble.type == reasons.TRANSPORT_RETRY_FAILED
-        return self.trouble_verdict(type_, trouble.type if retry else reason, trouble)
+            failed = self.trouble_verdict(reasons.ACCOUNT_READY, reasons.ACCOUNT_ERROR, trouble)
+            return failed.model_copy(update={"fields": fields})
 
     # -- rotation -----------------------------------------------------------------------------------------------
 
@@ -145,9 +140,10 @@ class KeystoneService(Run):
         return None
 
 
-def _settled(task: steps.Task, block: str) -> bool:
-    """Whether the block is not declared, and a pass has found already that nothing is left of it."""
-    return not task.order.spec.get(block) and gates.swept(task.order.status, task.order.generation, block)
+def _left_out(task: steps.Task, block: str) -> bool:
+    """Runs that began before a pass looked at every block left out one that is not declared once it was swept."""
+    swept = not task.order.spec.get(block) and gates.swept(task.order.status, task.order.generation, block)
+    return swept and not workflow.patched("every-block-is-looked-at")
 
 
 def _together(outcomes: list[Outcome]) -> Outcome:

@@ -7,6 +7,7 @@ Database has at that moment, so it gets the one in force first.
 from __future__ import annotations
 
 from workflows.api.controlplane import ControlPlane
+from workflows.api.korc import KorcObject
 from workflows.api.mariadbdatabase import MariaDBDatabaseSpec
 from workflows.mariadbdatabase import children
 from workflows.scaffold.child import Seen
@@ -29,15 +30,16 @@ def judge_teardown(
         write
         for name, child in seen.children.items()
         if DATABASE in kinds and name.startswith(f"{DATABASE}/") and marks.sweeps(DATABASE, child.metadata)
-        for write in _policy(spec, child.metadata.name, child.spec.get("cleanupPolicy"))
+        for write in _policy(spec, child)
     ]
     before = [write for write in removing.do if write.kind in BESIDE_THE_PLANE]
     after = [write for write in removing.do if write.kind not in BESIDE_THE_PLANE]
     return removing.model_copy(update={"do": (*before, *policies, *after)})
 
 
-def _policy(spec: MariaDBDatabaseSpec, name: str, live: str | None) -> tuple[Write, ...]:
-    wanted = children.cleanup(spec)
-    if live == wanted:
+def _policy(spec: MariaDBDatabaseSpec, child: KorcObject) -> tuple[Write, ...]:
+    wanted, meta = children.cleanup(spec), child.metadata
+    if child.spec.get("cleanupPolicy") == wanted:
         return ()
-    return (Write(act=Act.PATCH, kind=DATABASE, name=name, body={"spec": {"cleanupPolicy": wanted}}),)
+    body = {"spec": {"cleanupPolicy": wanted}}
+    return (Write(act=Act.PATCH, kind=DATABASE, namespace=meta.namespace, name=meta.name, body=body),)

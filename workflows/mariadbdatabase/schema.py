@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from workflows.scaffold.times import seconds
+
 _IDENTIFIER = re.compile("[A-Za-z0-9_]{1,64}")
 _RESERVED = frozenset({"mysql", "information_schema", "performance_schema", "sys"})
 _HOUR = 3600
@@ -54,20 +56,3 @@ def same_role(stored: Mapping[str, Any], wanted: Role) -> bool:
         if have != value:
             return False
     return True
-
-
-_UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
-
-
-def seconds(value: object) -> int | None:
-    """A time as OpenBao prints it, seconds as a number or text, or a duration like 48h0m0s; None if it is neither."""
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, int | float):
-        return int(value)
-    text = value if isinstance(value, str) else ""
-    if text.isascii() and text.isdigit():
-        return int(text)
-    if not re.fullmatch("([0-9]+[dhms])+", text):
-        return None
-    return sum(int(count) * _UNITS[unit] for count, unit in re.findall("([0-9]+)([dhms])", text))

@@ -29,14 +29,17 @@ class Seen(Model):
 
     children  by `key`
     claims    who holds a claim, by the Lease's name, as far as it was asked
+    unserved  kinds that the API server does not serve, of those that an order can do without
     """
 
     children: dict[str, KorcObject] = Field(default_factory=dict)
     claims: dict[str, str] = Field(default_factory=dict)
+    unserved: frozenset[str] = frozenset()
     now: datetime
 
     def of(self, body: Body) -> KorcObject | None:
-        return self.children.get(key(body["kind"], body["metadata"]["name"]))
+        meta = body["metadata"]
+        return self.children.get(key(body["kind"], meta["namespace"], meta["name"]))
 
 
 class Standing(Enum):
@@ -63,8 +66,9 @@ class Found(Model):
         return self.standing is Standing.READY
 
 
-def key(kind: str, name: str) -> str:
-    return f"{kind}/{name}"
+def key(kind: str, namespace: str, name: str) -> str:
+    """By its namespace too: beside the order a tenant may write what they like, under any name and labels."""
+    return f"{kind}/{namespace}/{name}"
 
 
 def judge_child(wanted: Body, marks: Marks, seen: Seen) -> Found:
@@ -131,7 +135,10 @@ def cleared(child: KorcObject, wanted: Body, now: datetime) -> Found:
 
 
 def write(act: Act, wanted: Body, *, exact: bool = False) -> Write:
-    return Write(act=act, kind=wanted["kind"], name=wanted["metadata"]["name"], body=dict(wanted), exact=exact)
+    meta = wanted["metadata"]
+    return Write(
+        act=act, kind=wanted["kind"], namespace=meta["namespace"], name=meta["name"], body=dict(wanted), exact=exact
+    )
 
 
 def fingerprint(value: bytes) -> str:

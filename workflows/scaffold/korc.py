@@ -102,6 +102,8 @@ _CLASSES = (
     (("401", "Unauthorized"), "AuthenticationFailed"),
     (("no such host", "connection refused", "dial tcp", "i/o timeout"), "EndpointUnreachable"),
 )
+CLASSES = tuple(reason for _, reason in _CLASSES)
+"""The reasons by which an External plane's waits are told apart."""
 
 
 def classify(message: str) -> str | None:

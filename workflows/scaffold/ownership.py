@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from workflows.api.meta import Meta, Model
+from workflows.scaffold.times import seconds
 
 
 class Marks(Model):
@@ -45,9 +46,20 @@ def refusal(kind: str, namespace: str, name: str) -> str:
 def includes(live: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     """Whether the live object says everything that is wanted of it, so that an apply would change nothing.
 
-    Items of a list are compared one by one: a server fills in defaults there, too.
+    Items of a list are compared one by one: a server fills in defaults there, too. Whoever writes a whole object back,
+    as some versions of External Secrets do, writes its durations in another way; they say the same.
     """
-    return all(key in live and _says(live[key], value) for key, value in wanted.items())
+    return all(
+        key in live and (_says(live[key], value) or (key in _DURATIONS and _lasts(live[key], value)))
+        for key, value in wanted.items()
+    )
+
+
+_DURATIONS = frozenset({"refreshInterval", "duration", "renewBefore"})
+
+
+def _lasts(have: Any, want: Any) -> bool:
+    return seconds(want) is not None and seconds(have) == seconds(want)
 
 
 def _says(have: Any, want: Any) -> bool:

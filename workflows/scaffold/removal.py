@@ -29,7 +29,8 @@ STORE_GRACE = timedelta(seconds=30)
 _IDENTITY = {"Project": ("name", "domainRef"), "User": ("name", "domainRef"), "Service": ("type", "name")}
 """The kinds that K-ORC takes over and deletes by name, and by which fields it looks them up (contracts 6.3)."""
 
-_NOT_KORCS = ("PushSecret", "ExternalSecret", "VaultDynamicSecret", "Database", "Secret")
+PUSHED = "PushSecret"
+_NOT_KORCS = (PUSHED, "ExternalSecret", "VaultDynamicSecret", "Database", "Secret")
 
 
 class Removing(Model):
@@ -74,8 +75,16 @@ def judge_removal(
             asked.add(probe_name(child))
             do += found.do
             left.append(f"{the(body)} to be deleted: {found.message}")
-    # Without the plane K-ORC has no credentials, so nobody would answer.
-    return Removing(do=tuple(do), left=tuple(left), stays=bool(left) and plane is not None)
+    # Without the plane K-ORC has no credentials and answers nothing; External Secrets may have its store yet.
+    answers = [each for each in left if plane is not None or each.startswith(PUSHED)]
+    return Removing(do=tuple(do), left=tuple(left), stays=bool(answers))
+
+
+def judge_pushed(marks: Marks, seen: Seen) -> Removing:
+    """Lets go of what External Secrets was to take back and has not, when nobody will come to see to it later."""
+    held = [child for kind, child in _ours((PUSHED,), marks, seen, lambda _: False) if child.deleting]
+    bound = [_body(PUSHED, child) for child in held if child.spec.get("deletionPolicy") == "Delete"]
+    return Removing(do=tuple(write(Act.DETACH, body) for body in bound), left=tuple(the(body) for body in bound))
 
 
 def _stranded(kind: str, child: KorcObject, now: datetime) -> bool:
@@ -83,7 +92,7 @@ def _stranded(kind: str, child: KorcObject, now: datetime) -> bool:
 
     In a namespace that is being deleted nobody can make it anew, and it would stay for ever (field report D4).
     """
-    if kind != "PushSecret" or child.spec.get("deletionPolicy") != "Delete":
+    if kind != PUSHED or child.spec.get("deletionPolicy") != "Delete":
         return False
     since, ready = child.metadata.deletion_timestamp, find(child.status.conditions, "Ready")
     gone = ready is not None and all(words in ready.message for words in ("could not get", "Store", "not found"))
@@ -107,8 +116,8 @@ def _ours(kinds: Sequence[str], marks: Marks, seen: Seen, keep: Callable[[str], 
     """The order's children that do not stay: by kind, and of one kind the managed before the others."""
     ours: list[tuple[str, KorcObject]] = []
     for each, child in seen.children.items():
-        kind, _, name = each.partition("/")
-        if kind in kinds and not keep(name) and marks.sweeps(kind, child.metadata):
+        kind = each.partition("/")[0]
+        if kind in kinds and not keep(child.metadata.name) and marks.sweeps(kind, child.metadata):
             ours.append((kind, child))
     return sorted(ours, key=lambda each: (kinds.index(each[0]), _unmanaged(each[1]), each[1].metadata.name))
 

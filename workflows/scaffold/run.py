@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 from temporalio import workflow
@@ -33,11 +34,15 @@ Answer = TypeVar("Answer")
 
 
 class Trouble(Exception):
-    """A step could not find out or do what it is for, for as long as it was tried."""
+    """A step could not find out or do what it is for, for as long as it was tried.
 
-    def __init__(self, text: str, type_: str = "") -> None:
+    known  status fields that it had found out by then
+    """
+
+    def __init__(self, text: str, type_: str = "", known: Mapping[str, Any] | None = None) -> None:
         super().__init__(text)
         self.type = type_
+        self.known = known or {}
 
 
 class Moved(Exception):
@@ -132,6 +137,7 @@ class Run:
             self._rung = False
             self._passes_begun += 1
             self._note, self._left = "", ()
+            begun = workflow.now()
             wait: float | None = None
             try:
                 await one_pass()
@@ -150,11 +156,13 @@ class Run:
                 if self._rung:
                     continue
                 self._note = "Nothing is left to do for this order."
+                self._measure(begun, "over")
                 await self._close()
                 if self._rung:  # while the last caller was answered
                     self._closing = False
                     continue
                 return
+            self._measure(begun, "moved" if self._moves else "error" if wait is not None else self._result())
             if not self._moves:
                 self._passes_ended = self._passes_begun
             self._plan(wait)
@@ -181,7 +189,8 @@ class Run:
             if isinstance(cause, ApplicationError):
                 if cause.type == steps.MOVED:
                     raise Moved from None
-                raise Trouble(cause.message, cause.type or "") from None
+                known = next((detail for detail in cause.details if isinstance(detail, dict)), None)
+                raise Trouble(cause.message, cause.type or "", known) from None
             if isinstance(cause, TemporalTimeout):
                 self._late_until = workflow.now() + steps.STEP_DEADLINE
                 raise Trouble(f"{summary}: no answer in time") from None
@@ -212,10 +221,14 @@ class Run:
             raise Moved
 
     def trouble_verdict(self, type_: str, reason: str, trouble: Trouble) -> Outcome:
-        """The `…Error` verdict of a step that could not be done; a whole pass follows after a growing pause."""
+        """The `…Error` verdict of a step that could not be done; a whole pass follows after a growing pause.
+
+        A step that may not clear a transport error says so by a reason of its own.
+        """
+        reason = trouble.type if trouble.type == steps.TRANSPORT_RETRY_FAILED else reason
         text = f"{trouble} (tried again after a pause)"
         verdict = Verdict(type=type_, status=False, reason=reason, message=text, again=self._pause(), trouble=True)
-        return Outcome(verdicts=(verdict,))
+        return Outcome(verdicts=(verdict,), fields=dict(trouble.known))
 
     def leave(self, left: Sequence[str]) -> None:
         """What a deletion waits for."""
@@ -264,11 +277,22 @@ class Run:
         known = self._verdicts
         try:
             # Not what was found before: it may be of an order that was another then, and must not be said of this one.
-            await self.report(Outcome(verdicts=()), self._note)
+            await self.report(Outcome(verdicts=(), fields=dict(trouble.known)), self._note)
         except (Moved, Trouble) as again:
             workflow.logger.info("the trouble could not be reported: %s", again)
         finally:
             self._verdicts = known
+
+    def _result(self) -> str:
+        if any(verdict.trouble for verdict in self._verdicts):
+            return "error"
+        return "ready" if self.describe().ready else "waiting"
+
+    def _measure(self, begun: datetime, result: str) -> None:
+        """How long a pass took, its steps and their waiting for a worker included. A replay measures nothing."""
+        workflow.metric_meter().create_histogram_timedelta(
+            "c5c3_pass_duration_seconds", "Duration of a whole pass over an order", "s"
+        ).record(workflow.now() - begun, {"kind": self.kind, "result": result})
 
     def _plan(self, pause: float | None) -> None:
         """When the order is looked at again if nobody rings; None means never."""

@@ -37,6 +37,8 @@ LOOK_RETRY = RetryPolicy(initial_interval=timedelta(seconds=10), backoff_coeffic
 MOVED = "OrderMoved"
 """Error type of a step that found its order gone, replaced, being deleted or paused before its first write."""
 
+TRANSPORT_RETRY_FAILED = "TransportErrorRetryFailed"
+"""Error type of a step that may not clear a latched transport error, and the reason that is read of it."""
 
 OPENBAO = "OpenBaoError"
 """Error type of a step that OpenBao refused, or that could not ask it."""

@@ -57,7 +57,7 @@ class Act(Enum):
 
 
 class Write(Model):
-    """A write that a judge wants. `name` is the child's, or for a claim the Lease's.
+    """A write that a judge wants. `namespace` and `name` are the child's; for a claim the Lease's name.
 
     exact  nobody may have written the object since it was read, or the write is refused
     """
@@ -65,6 +65,7 @@ class Write(Model):
     act: Act
     kind: str
     name: str
+    namespace: str = ""
     body: dict[str, Any] = Field(default_factory=dict)
     exact: bool = False
 

@@ -1,0 +1,55 @@
+"""One step's task: what every kind needs to do it. A kind's own words for it are in a class of its own."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import ClassVar
+
+from temporalio import activity
+
+from activities.cluster import Cluster, Kind
+from activities.pen import Pen
+from workflows.api.controlplane import ControlPlane
+from workflows.scaffold.steps import Task
+
+
+@dataclass(frozen=True)
+class Job:
+    """A task and the clusters it is about.
+
+    management  where planes are, and what is beside them
+    home        where the order is
+    """
+
+    task: Task
+    management: Cluster
+    home: Cluster
+
+    kind: ClassVar[Kind]
+
+    @property
+    def plane(self) -> ControlPlane:
+        if self.task.plane is None:
+            raise ValueError("an order is provisioned only past the gate that reads its plane")
+        return self.task.plane
+
+    @property
+    def log(self) -> dict[str, str]:
+        return {"order": self.task.ref.workflow_id}
+
+    def pen(self, *, deleting: bool = False, begun: float | None = None) -> Pen | None:
+        """The right to write, since the step began or from now on; a paused order gives none.
+
+        Before its first write a step looks at the plane again, but for the first attempt of a removal: the step just
+        before it has read nothing else.
+        """
+        task = self.task
+        if task.order.paused:
+            return None
+        looks = task.plane is not None and not (deleting and activity.info().attempt == 1)
+        plane = task.order.plane_key if looks else ""
+        return Pen(
+            self.home, self.kind, task.ref, task.order.uid,
+            deleting=deleting, begun=begun or time.monotonic(), planes=self.management, plane=plane,
+        )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Tests of the charts, the rights and the image."""

@@ -1,0 +1,1 @@
+"""What people watch the product by: metrics, alerts, runbook, dashboard, traces at a real collector, log lines."""

@@ -1,0 +1,1 @@
+"""One release of the worker follows another while orders run; and what else may change under them."""
