@@ -29,6 +29,7 @@ REGISTRATION_LABEL = {"sigs.k8s.io/multicluster-runtime-kubeconfig": "true"}
 _MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None  # noqa: S108  mkstemp makes private files
 
 _RECHECK_SECONDS = 30.0
+_KUBECONFIG = os.path.expanduser("~/.kube/config")
 _USER_FIELDS = frozenset({"token", "client-certificate-data", "client-key-data", "username", "password"})
 _CLUSTER_FIELDS = frozenset(
     {"server", "certificate-authority-data", "insecure-skip-tls-verify", "tls-server-name", "disable-compression"}
@@ -67,7 +68,7 @@ async def connect_person(kubeconfig: Path | None, context: str | None) -> Cluste
 
     kubeconfig  without it KUBECONFIG's files and ~/.kube/config; in a pod that has none of them, its ServiceAccount
     """
-    files = str(kubeconfig or os.environ.get("KUBECONFIG") or Path.home() / ".kube" / "config")
+    files = str(kubeconfig or os.environ.get("KUBECONFIG") or _KUBECONFIG)
     if not _any_file(files):
         if kubeconfig or context or "KUBERNETES_SERVICE_HOST" not in os.environ:
             raise BadKubeconfig(f"there is no kubeconfig {files}: name one with --kubeconfig or KUBECONFIG")

@@ -184,7 +184,9 @@ async def test_passes_are_read_off_real_histories() -> None:
     assert any(step.outcome.startswith("left: ") for step in torn)
     for file in record.FOLDER.glob("*.json"):
         found = await passes(file.stem)
-        assert found, file
+        assert found or "activityTaskScheduled" not in file.read_text(), (
+            "only a run that has just begun has made no pass"
+        )
         assert all(step.at <= after.at for one in found for step, after in zip(one.steps, one.steps[1:], strict=False))
 
 
