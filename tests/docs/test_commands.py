@@ -77,9 +77,9 @@ async def shell(real_stack: Stage, tmp_path_factory: pytest.TempPathFactory) -> 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def examples(shell: Shell) -> AsyncIterator[None]:
     """Every example is applied and Ready; afterwards nothing is left of them."""
-    for block in manifests():
-        await shell.run("kubectl apply -f -", block.text)
     try:
+        for block in manifests():
+            await shell.run("kubectl apply -f -", block.text)
         for kind, key in ORDERED:
             await shell.run(_on(key, f"wait {kind} NAME --for=condition=Ready --timeout=150s"))
         yield
