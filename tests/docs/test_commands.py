@@ -48,6 +48,7 @@ class Shell:
         self._environment = {
             "PATH": os.pathsep.join([*(str(tool.parent) for tool in tools), "/usr/local/bin", "/usr/bin", "/bin"]),
             "HOME": str(home),
+            "PYTHONPATH": str(ROOT),
             "KUBECONFIG": str(kube.kubeconfig(stage.stack, "management")),
             "TEMPORAL_ADDRESS": temporal.address(stage.stack),
         }
@@ -76,9 +77,9 @@ async def shell(real_stack: Stage, tmp_path_factory: pytest.TempPathFactory) -> 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def examples(shell: Shell) -> AsyncIterator[None]:
     """Every example is applied and Ready; afterwards nothing is left of them."""
-    for block in manifests():
-        await shell.run("kubectl apply -f -", block.text)
     try:
+        for block in manifests():
+            await shell.run("kubectl apply -f -", block.text)
         for kind, key in ORDERED:
             await shell.run(_on(key, f"wait {kind} NAME --for=condition=Ready --timeout=150s"))
         yield

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from types import ModuleType
 
 from tests.docs.pages import ROOT, rows
-from workflows.scaffold import conditions, gates, korc
+from workflows.scaffold import conditions, gates, korc, steps
 
 KINDS = {
     "keystoneproject": "KeystoneProject",
@@ -23,8 +23,9 @@ KINDS = {
 }
 NOT_A_CONDITION = {"ScheduledRotationDeferred"}
 """The one event."""
-NEVER = {("KeystoneService", "ClusterNameTooLong")}
-"""A gate of all kinds, but this one is served on the management cluster alone, which has no name."""
+NEVER = {("KeystoneService", "ClusterNameTooLong"), ("MariaDBDatabase", "TransportErrorRetryFailed")}
+"""What is said of all kinds, and cannot be of one that is served on the management cluster alone, which has no name; or
+that has no child of K-ORC's, of which alone a failed connection is cleared."""
 
 Said = set[tuple[str, str, str]]
 """(kind, condition, reason)"""
@@ -92,6 +93,8 @@ def written() -> Said:
                     found = {known[node.attr]}
                 elif node.value.id == "korc" and node.attr == "classify_wait":
                     found = {reason for _, reason in korc._CLASSES}
+                elif node.attr == "trouble_verdict":  # says so itself of a connection that could not be cleared
+                    found = {steps.TRANSPORT_RETRY_FAILED}
                 elif node.value.id in shared:  # a gate's answer goes on every condition
                     said |= {
                         (name, each, reason) for each in reasons.CONDITIONS for reason in answers.get(node.attr, ())
