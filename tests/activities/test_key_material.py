@@ -36,7 +36,8 @@ class Holder:
         self.began = time.time() - 1
         self.folder, self.server = folder, server
         key = server.pair["tls.key"]
-        self.secrets = (key.splitlines()[1], base64.b64encode(key)[40:80], JWT.encode(), TOKEN.encode())
+        # Not the beginning of a key: that is the same in all of one curve.
+        self.secrets = (key.splitlines()[1], base64.b64encode(key)[120:160], JWT.encode(), TOKEN.encode())
         self.told: list[str] = []
 
     async def halted(self, moment: str) -> None:
