@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy.local import kube
 from tests.e2e import browser
 from tests.e2e.databases import estate
 from tests.e2e.services import Service, account, catalog
@@ -50,22 +51,26 @@ async def test_a_pass_over_a_service_shows_its_two_blocks_side_by_side(
 
 @pytest.mark.row("T08")
 async def test_a_database_that_waits_shows_what_for(real_stack: Stage, tmp_path: Path) -> None:
-    """Its operator stands still, so the schema is not made."""
+    """Somebody's Secret has the name of the one that is to be delivered. It is left alone, and then it is gone."""
     async with estate(real_stack) as ground, browser.opened() as window:
         order = ground.database(unique("reports"), policy="Delete")
-        async with real_stack.without("standin-database"):
-            await order.place()
-            await order.reads("DatabaseReady", "WaitingForDatabase")
-            handle = real_stack.temporal.get_workflow_handle(order.workflow_id)
+        name = f"{order.name}-credentials"
+        meta = {"name": name, "namespace": order.namespace}
+        await kube.apply(real_stack.stack, "management", [{"apiVersion": "v1", "kind": "Secret", "metadata": meta}])
+        await order.place()
+        await order.reads("DeliveryReady", "DeliveryRefused")
+        handle = real_stack.temporal.get_workflow_handle(order.workflow_id)
 
-            async def waits() -> bool:
-                return bool((await handle.query("describe", result_type=dict)).get("nextLookSeconds"))
+        async def waits() -> bool:
+            return bool((await handle.query("describe", result_type=dict)).get("nextLookSeconds"))
 
-            await until(waits, bool, 15)
-            where = await page(real_stack, order.workflow_id)
-            words = ("DatabaseReady False WaitingForDatabase", "DeliveryReady False WaitingForCredentials")
-            await window.shows(f"{where}/user-metadata", "is serving", *words, "next look in 10 s")
-            await window.picture(images(tmp_path) / "temporal-database-waiting.png")
+        await until(waits, bool, 15)
+        where = await page(real_stack, order.workflow_id)
+        words = ("DatabaseReady True DatabaseProvisioned", "DeliveryReady False DeliveryRefused")
+        await window.shows(f"{where}/user-metadata", "is serving", *words, "next look in 600 s")
+        await window.picture(images(tmp_path) / "temporal-database-waiting.png")
+        await real_stack.delete("management", "secrets", order.namespace, name)
+        await order.resync()  # a stranger's Secret rings nobody
         await order.is_ready()
         await order.delete()
         await order.gone()
