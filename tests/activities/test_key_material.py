@@ -26,6 +26,8 @@ JWT = "eyJhbGciOi.that-nobody-may-find.signature"
 ROOT = Path(__file__).parents[2]
 MOMENTS = ("key", "login", "session", "target's key", "management's key", "person's key")
 ANYWHERE = ("/dev/shm", "/tmp", "/var/tmp", "/run")
+DEPTH = 2
+"""Folders below those: a temporary file's own, and one in it."""
 
 
 class Holder:
@@ -71,7 +73,9 @@ class Holder:
 
     def _candidates(self) -> Iterable[Path]:
         for root in (self.folder, *map(Path, ANYWHERE)):
-            for where, _, names in os.walk(root):
+            for where, below, names in os.walk(root):
+                if root != self.folder and len(Path(where).relative_to(root).parts) == DEPTH:
+                    below.clear()
                 for name in names:
                     path = Path(where, name)
                     try:
