@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from activities.clusters import connect_management, connect_target
+from activities.clusters import connect_management, connect_person, connect_target
 from activities.openbao import OpenBao
 from tests.bao_by_hand import NAME
 from workflows.api.mariadbdatabase import Bao
@@ -53,6 +53,8 @@ async def main(moment: str, given: dict[str, str]) -> None:
             await connect_target("edge", given["kubeconfig"].encode())
         case "management's key":
             await connect_management(Path(given["kubeconfig_file"]))
+        case "person's key":
+            await connect_person(Path(given["kubeconfig_file"]), None)
 
 
 if __name__ == "__main__":
