@@ -55,7 +55,9 @@ def merged(paths: str) -> dict[str, Any] | None:
 
 def _anchored(fields: dict[str, Any], folder: Path) -> dict[str, Any]:
     """With files named from where they are written down, and so a plugin that is one; a bare command is on the path."""
-    found = {key: str(folder / value) if key in _FILES and value else value for key, value in fields.items()}
+    found: dict[str, Any] = {
+        key: str(folder / value) if key in _FILES and value else value for key, value in fields.items()
+    }
     plugin = found.get("exec") or {}
     if os.sep in (command := plugin.get("command") or ""):
         found["exec"] = {**plugin, "command": str(folder / command)}
