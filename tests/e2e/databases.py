@@ -274,6 +274,7 @@ async def estate(stage: Stage, *, tls: Object | None = None, placed: str = "") -
     here, where = stage.stack, {"namespace": made.namespace}
     address = f"127.0.0.1:{here.ports['mariadb']}"
     database: Object = {"clusterRef": {"name": "mariadb"}, "credentialsMode": "Dynamic"}
+    keystone: Object = {"mode": "Managed"}
     plane = {
         "openStackRelease": "2026.2",
         "region": "RegionOne",
@@ -281,7 +282,7 @@ async def estate(stage: Stage, *, tls: Object | None = None, placed: str = "") -
             "database": database | ({"tls": tls} if tls else {}),
             "publishedDatabaseEndpoint": address,
         },
-        "services": {"keystone": {"mode": "Managed"} | ({"targetClusterRef": {"name": placed}} if placed else {})},
+        "services": {"keystone": keystone | ({"targetClusterRef": {"name": placed}} if placed else {})},
         "namespaceAssignments": [
             {"namespace": "team-a"},
             {"namespace": "team-b"},
