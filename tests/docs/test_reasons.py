@@ -54,7 +54,7 @@ def around(node: ast.AST, of_the_kind: dict[str, str]) -> set[str]:
     while here is not None:
         parent = getattr(here, "parent", None)
         if isinstance(parent, ast.Dict) and here in parent.values:
-            beside = parent.keys[parent.values.index(here)]  # type: ignore[arg-type]
+            beside = parent.keys[parent.values.index(here)]
             found = _named(beside, of_the_kind) if beside is not None else set()
             if found:
                 return found
@@ -125,7 +125,7 @@ def _gates() -> dict[str, set[str]]:
 
 def documented() -> dict[tuple[str, str, str], list[str]]:
     """The rows of docs/reasons.md, by what they are about."""
-    owners = {}
+    owners = dict[str, set[str]]()
     for kind, name in KINDS.items():
         owners |= {each: {name} for each in importlib.import_module(f"workflows.{kind}.reasons").CONDITIONS}
     owners["Ready"] = set(KINDS.values())
