@@ -62,25 +62,9 @@ async def connect_management(kubeconfig: Path | None) -> Cluster:
     return Cluster("", _client(configuration))
 
 
-async def connect_person(kubeconfig: Path | None, context: str | None) -> Cluster:
-    """The management cluster as kubectl reaches it for a person: by any means of a kubeconfig that is their own.
-
-    kubeconfig  without it KUBECONFIG's files and ~/.kube/config; in a pod that has none of them, its ServiceAccount
-    """
-    files = str(kubeconfig or os.environ.get("KUBECONFIG") or Path.home() / ".kube" / "config")
-    if not _any_file(files):
-        if kubeconfig or context or "KUBERNETES_SERVICE_HOST" not in os.environ:
-            raise BadKubeconfig(f"there is no kubeconfig {files}: name one with --kubeconfig or KUBECONFIG")
-        return await connect_management(None)
-    try:
-        content = await asyncio.to_thread(lambda: kube_config.KubeConfigMerger(files).config)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, AttributeError, TypeError, KeyError) as error:
-        raise BadKubeconfig(f"the kubeconfig {files} cannot be read: {type(error).__name__}") from None
-    return Cluster("", await _load(content, Configuration(), None, context))
-
-
-def _any_file(paths: str) -> bool:
-    return any(os.path.isfile(os.path.expanduser(each)) for each in paths.split(os.pathsep))
+async def connect_person(kubeconfig: dict[str, Any], context: str | None) -> Cluster:
+    """The management cluster for a person: by any means of a kubeconfig that is their own, paths in it absolute."""
+    return Cluster("", await _load(kubeconfig, Configuration(), None, context))
 
 
 async def connect_target(name: str, kubeconfig: bytes) -> Cluster:
@@ -178,6 +162,11 @@ async def _load(content: Any, configuration: Configuration, base: Path | None, c
             kube_config._cleanup_temp_files()
 
 
+def _plain(part: Any) -> Any:
+    """A part of a kubeconfig that was merged of several knows which file it is of."""
+    return part.value if isinstance(part, kube_config.ConfigNode) else part
+
+
 def _without_data(content: Any, files: ExitStack) -> Any:
     """The kubeconfig with everything that it holds as data, but would be read as a file, in a file."""
     content = copy.deepcopy(content)
@@ -185,8 +174,8 @@ def _without_data(content: Any, files: ExitStack) -> Any:
         ("clusters", "cluster", ("certificate-authority",)),
         ("users", "user", ("client-certificate", "client-key")),
     ):
-        for entry in content.get(section) or []:
-            fields = entry.get(key) or {}
+        for entry in _plain(content).get(section) or []:
+            fields = _plain(entry).get(key) or {}
             for name in names:
                 if data := fields.pop(f"{name}-data", None):
                     fields[name] = files.enter_context(nameless(base64.b64decode(data)))

@@ -50,7 +50,7 @@ class Dialled:
     def __init__(self, bao: Bao, context: ssl.SSLContext, jwt: str, seconds: float, until: float) -> None:
         if not bao.server.startswith("https://"):
             raise OpenBaoError(f"the store's OpenBao server {bao.server!r} is not https://", passing=False)
-        self._session = requests.Session()
+        self._session = _Session()
         self._session.trust_env = False
         self._session.adapters.clear()
         self._session.mount("https://", _Pinned(context))
@@ -110,10 +110,10 @@ class Dialled:
                 method, f"/v1/{path}", json=body, stream=True, timeout=(min(left, _CONNECT_SECONDS), left)
             )
             status, data = response.status_code, _body(response, until)
-            there = urlsplit(response.headers.get("Location", ""))
-            if status not in _ASK_THERE or there.scheme != "https" or not there.netloc:
+            there = _server(response.headers.get("Location", "")) if status in _ASK_THERE else ""
+            if not there:
                 break
-            self._adapter.base_uri = f"https://{there.netloc}"
+            self._adapter.base_uri = there
         return status, data
 
     def close(self) -> None:
@@ -133,6 +133,13 @@ class Dialled:
         for secret in (self._jwt, self._adapter.token):
             text = text.replace(secret, "…") if secret else text
         return text
+
+
+class _Session(requests.Session):
+    """One that leaves redirects alone: even where none is to be followed, requests reads the body of one to its end."""
+
+    def get_redirect_target(self, resp: Any) -> None:
+        return None
 
 
 class _Pinned(requests.adapters.HTTPAdapter):
@@ -168,6 +175,15 @@ def tls(pair: Mapping[str, bytes]) -> ssl.SSLContext:
         reason = getattr(error, "reason", None) or type(error).__name__
         raise OpenBaoError(f"the client certificate for OpenBao cannot be used: {reason}", passing=False) from None
     return context
+
+
+def _server(url: str) -> str:
+    """The server that a URL is of; empty where it is none, or none that speaks TLS."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return ""
+    return f"https://{parts.netloc}" if parts.scheme == "https" and parts.netloc else ""
 
 
 def _body(response: requests.Response, until: float) -> bytes:

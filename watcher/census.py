@@ -17,7 +17,7 @@ from watcher import changes, metrics
 from workflows.keystoneproject import reasons as project
 from workflows.keystoneservice import reasons as service
 from workflows.mariadbdatabase import reasons as database
-from workflows.scaffold import gates, korc
+from workflows.scaffold import gates, korc, steps
 from workflows.scaffold.conditions import ALL_READY, NOT_ALL_READY
 from workflows.scaffold.order import OrderRef
 
@@ -37,7 +37,7 @@ REASONS = frozenset(
     for module in (project, service, database, gates)
     for name, value in vars(module).items()
     if name.isupper() and isinstance(value, str)
-) | {*korc.CLASSES, ALL_READY, NOT_ALL_READY, DELETING, NOT_OBSERVED}
+) | {*korc.CLASSES, steps.TRANSPORT_RETRY_FAILED, ALL_READY, NOT_ALL_READY, DELETING, NOT_OBSERVED}
 
 
 class Standing(NamedTuple):

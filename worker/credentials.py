@@ -103,3 +103,12 @@ def why_refused(failed: RPCError | RuntimeError, settings: ConnectionSettings) -
     if "InvalidMessage(" in error:
         return f"{where} does not speak TLS: unset C5C3_TEMPORAL_TLS and its files, or ask a port that does"
     return None
+
+
+def hint(failed: RPCError | RuntimeError, shown: Credentials) -> str:
+    """What it may be where a server lets nobody through and does not say why, as it does while it starts."""
+    if "after connection" not in str(failed):
+        return ""
+    if not shown.tls:
+        return " (if it speaks TLS, set C5C3_TEMPORAL_TLS=true)"
+    return " (if it asks for a client certificate, check C5C3_TEMPORAL_TLS_CERT)"

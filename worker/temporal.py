@@ -87,13 +87,13 @@ async def connect(
                 raise TemporalUnusable(why) from None
             if not wait:
                 raise TemporalUnusable(
-                    f"Temporal at {settings.temporal_address} does not answer ({_short(error)}): is that its address?"
+                    f"Temporal at {settings.temporal_address} does not answer{credentials.hint(error, shown)}"
+                    f" ({_short(error)}): is that its address?"
                 ) from None
-            hint = "" if shown.tls else " (if it speaks TLS, set C5C3_TEMPORAL_TLS=true)"
             _log.warning(
                 "waiting for Temporal at %s%s, next look in %g s: %s",
                 settings.temporal_address,
-                hint if "transport error" in str(error) else "",
+                credentials.hint(error, shown),
                 pause,
                 _short(error),
             )

@@ -177,7 +177,7 @@ async def test_a_standby_sends_us_to_the_active_node_and_we_go(
         error = await refusal(client, server)
         assert (error.status, error.passing) == (status, True)
         assert active.calls.count(f"GET {ROLE}") == 1
-    for elsewhere in (f"http://127.0.0.1:{server.port}{ROLE}", "ftp://x", "//", ""):
+    for elsewhere in (f"http://127.0.0.1:{server.port}{ROLE}", "ftp://x", "https://[", "//", ""):
         server.says(f"GET {ROLE}", status, location=elsewhere)
         assert (await refusal(client, server)).passing
     other = authority(tmp_path / "other", "ca")

@@ -58,7 +58,12 @@ def test_the_image_installs_what_the_product_needs_and_is_tested_with() -> None:
 def test_the_image_holds_no_more_of_us_than_what_is_run() -> None:
     """A file that lies beside the packages is no part of it: each is copied by name, and the rest is not even sent."""
     copied = [rest.split()[0] for word, rest in instructions() if word == "COPY" and not rest.startswith("--from")]
-    assert copied == ["deploy/image/requirements.lock", "workflows", "activities", "worker", "watcher"]
+    linked = [
+        str(link.resolve().relative_to(ROOT)) for link in sorted((ROOT / "worker").rglob("*")) if link.is_symlink()
+    ]
+    assert [each for each in linked if not each.startswith(("docs/reasons.md", "deploy/rbac/"))] == []
+    packages = ["workflows", "activities", "worker", "watcher"]
+    assert copied == ["deploy/image/requirements.lock", *packages, "docs/reasons.md", "deploy/rbac"]
     sent = (ROOT / "deploy" / "image" / "Dockerfile.dockerignore").read_text().split()
     assert [f"!{each}" for each in copied] == [each for each in sent if each.startswith("!")]
     users = [rest for word, rest in instructions() if word == "USER"]
@@ -94,6 +99,14 @@ def test_the_steps_make_both_programs_in_a_clean_virtual_environment(in_a_folder
     for module in ("worker", "watcher"):
         done = say([python, "-m", module], {**env, "C5C3_LOG_LEVEL": "loud"}, 60)
         assert (done.returncode, done.stderr[:32]) == (1, "C5C3_LOG_LEVEL 'loud' cannot be ")
+    # The command line for people finds there what it links to.
+    rights, words = (
+        "rights.needed('target')",
+        "remedies.remedy('KeystoneProject', 'ProjectReady', 'ProjectFailed').help",
+    )
+    ask = f"from worker.cli import remedies; from worker.cli.doctor import rights; print(len({rights}), {words})"
+    asked = say([python, "-c", ask], env, 60)
+    assert (asked.returncode, "K-ORC" in asked.stdout) == (0, True), asked.stderr
 
 
 @pytest.fixture(scope="module")

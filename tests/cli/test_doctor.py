@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import pytest_asyncio
+import yaml
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
 from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client
@@ -22,7 +23,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from deploy.local import kube
 from deploy.local.parts import temporal
-from tests.cli.program import Said, run
+from tests.cli.program import ROOT, Said, run
 from tests.e2e.stage import LEASES, Object, Order, Stage, unique, until
 from worker.cli.doctor import rights
 
@@ -225,6 +226,11 @@ def orphans(name: str) -> tuple[Object, Object]:
     )  # fmt: skip
 
 
+def definitions(*files: str) -> list[Object]:
+    """What the target cluster would serve if a Keystone were placed there."""
+    return [yaml.safe_load((ROOT / "deploy" / "local" / "crds" / file).read_text()) for file in files]
+
+
 def orphaned_database(name: str) -> Object:
     """Beside a Keystone that is placed on a target cluster."""
     spec = {"mariaDbRef": {"name": "gone"}, "name": name.replace("-", "_"), "cleanupPolicy": "Skip"}
@@ -294,6 +300,7 @@ async def test_each_of_many_troubles_at_once_is_found_with_a_remedy(real_stack: 
         for trouble in (
             a_right_revoked(real_stack), a_kind_unserved(real_stack), a_reference_operator(real_stack),
             objects(real_stack, *orphans(orphan)), objects(real_stack, *broken),
+            objects(real_stack, *definitions("databases.yaml", "mariadbs.yaml"), cluster="target"),
             objects(real_stack, orphaned_database(orphan), cluster="target"),
             objects(real_stack, registration("edge-dead", dead)),
             objects(real_stack, registration("edge-exec", json.dumps(foreign).encode())),

@@ -17,9 +17,9 @@ from temporalio.client import WorkflowHistory
 from temporalio.contrib.pydantic import pydantic_data_converter
 
 from activities.cluster import EXTERNAL_SECRET, KEYSTONE_PROJECT, KORC_PROJECT, LEASE, ORDER_KINDS, SECRET, Object
-from activities.clusters import BadKubeconfig, connect_person
+from activities.clusters import BadKubeconfig
 from tests.replay import record
-from worker.cli import children, orders, remedies, runs, show
+from worker.cli import children, kubeconfig, orders, remedies, runs, show
 from worker.cli.__main__ import main
 from worker.cli.doctor.rights import needed
 from worker.cli.reach import Reach, settings
@@ -184,7 +184,9 @@ async def test_passes_are_read_off_real_histories() -> None:
     assert any(step.outcome.startswith("left: ") for step in torn)
     for file in record.FOLDER.glob("*.json"):
         found = await passes(file.stem)
-        assert found, file
+        assert found or "activityTaskScheduled" not in file.read_text(), (
+            "only a run that has just begun has made no pass"
+        )
         assert all(step.at <= after.at for one in found for step, after in zip(one.steps, one.steps[1:], strict=False))
 
 
@@ -237,13 +239,35 @@ async def test_a_kubeconfig_is_found_as_kubectl_finds_it(tmp_path: Path, monkeyp
     for name, content in (("one", one), ("two", two)):
         (tmp_path / name).write_text(json.dumps(content))
     monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/one:{tmp_path}/two:{tmp_path}/absent")
-    await (await connect_person(None, None)).close()
+    await (await kubeconfig.connect(None, None)).close()
     assert not (tmp_path / "ran").exists()
-    await (await connect_person(None, "plugged")).close()
+    await (await kubeconfig.connect(None, "plugged")).close()
     assert (tmp_path / "ran").exists()
     with pytest.raises(BadKubeconfig, match="nothing-like-it"):
-        await connect_person(None, "nothing-like-it")
+        await kubeconfig.connect(None, "nothing-like-it")
     monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/absent")
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(BadKubeconfig, match="absent"):
-        await connect_person(None, None)
+        await kubeconfig.connect(None, None)
+
+
+def test_of_several_kubeconfigs_the_first_word_counts_and_files_are_found_beside_each(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    user = {"client-certificate": "me.crt", "exec": {"command": "./login"}}
+    first = {"current-context": "one", "users": [{"name": "u", "user": user}]}
+    second = {"current-context": "two", "users": [{"name": "u", "user": {"token": "t"}}, {"name": "v", "user": {}}],
+              "clusters": [{"name": "c", "cluster": {"certificate-authority": "/etc/ca.crt"}}]}  # fmt: skip
+    (tmp_path / "a" / "config").write_text(json.dumps(first))
+    (tmp_path / "b" / "config").write_text(json.dumps(second))
+    found = kubeconfig.merged(f"{tmp_path}/a/config:{tmp_path}/none:{tmp_path}/b/config")
+    assert found is not None
+    assert found["current-context"] == "one"
+    assert [each["name"] for each in found["users"]] == ["u", "v"]
+    assert found["users"][0]["user"]["client-certificate"] == str(tmp_path / "a" / "me.crt")
+    assert found["users"][0]["user"]["exec"]["command"] == str(tmp_path / "a" / "./login")
+    assert found["clusters"][0]["cluster"]["certificate-authority"] == "/etc/ca.crt"
+    assert kubeconfig.merged(f"{tmp_path}/none") is None
+    (tmp_path / "b" / "config").write_text("- not\n- one")
+    with pytest.raises(BadKubeconfig, match="b/config cannot be read"):
+        kubeconfig.merged(f"{tmp_path}/b/config")

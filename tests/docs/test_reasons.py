@@ -125,7 +125,7 @@ def _gates() -> dict[str, set[str]]:
 
 def documented() -> dict[tuple[str, str, str], list[str]]:
     """The rows of docs/reasons.md, by what they are about."""
-    owners = dict[str, set[str]]()
+    owners: dict[str, set[str]] = {}
     for kind, name in KINDS.items():
         owners |= {each: {name} for each in importlib.import_module(f"workflows.{kind}.reasons").CONDITIONS}
     owners["Ready"] = set(KINDS.values())

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.e2e.databases import Estate, estate
+from tests.e2e.databases import Estate, estate, sealed
 from tests.e2e.services import Service, account, catalog
 from tests.e2e.stage import Order, Stage, unique, until
-from tests.e2e.test_database_removal import sealed
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 
@@ -122,7 +121,7 @@ async def test_trouble_that_is_expected_is_told_in_sentences(ground: Estate, pla
     await order.place()
     await order.is_ready()
     log, watched = Log(ground.stage, "worker"), Log(ground.stage, "watcher")
-    async with sealed(ground.stage, ground):
+    async with sealed(ground.stage):
         await order.annotate(**{"example.org/look": "now"})
         await order.reads("DatabaseReady", "OpenBaoError")
     await order.is_ready(120)

@@ -18,9 +18,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from deploy.local import kube
 from tests.e2e.databases import ORDERS as DATABASES
-from tests.e2e.databases import Database, Estate, estate
+from tests.e2e.databases import Database, Estate, estate, sealed
 from tests.e2e.stage import CHILDREN, CP, Object, Stage, unique, until
-from tests.e2e.test_database_removal import sealed
 from tests.telemetry.files import alerts, dashboard, documented, named_in
 from tests.telemetry.prometheus import Prometheus, running, shortened
 
@@ -85,7 +84,7 @@ async def scene(real_stack: Stage, ground: Estate, tmp_path_factory: pytest.Temp
                      "resource": {}},
         }  # fmt: skip
         try:
-            async with real_stack.without("korc"), sealed(real_stack, ground):
+            async with real_stack.without("korc"), sealed(real_stack):
                 await kube.apply(real_stack.stack, "management", [stray])
                 await waiting.place()
                 await leaving.delete()

@@ -81,9 +81,8 @@ def readable(value: Any) -> Any:
 
 async def task_failures(rollout: Rollout, *refs: OrderRef) -> int:
     """How many decisions of the current runs failed and were tried again."""
-    return sum(
-        event.HasField("workflow_task_failed_event_attributes") for ref in refs for event in await rollout.recorded(ref)
-    )
+    histories = [await rollout.recorded(ref) for ref in refs]
+    return sum(event.HasField("workflow_task_failed_event_attributes") for each in histories for event in each)
 
 
 PROJECT, WORDS = "undertaking", "the quota of that domain is used up"

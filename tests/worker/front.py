@@ -5,8 +5,12 @@ It forwards calls as they are and notes what they were let in by, as Temporal Cl
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import contextlib
+import socket
+import ssl
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
 import grpc
@@ -36,7 +40,7 @@ class Front(grpc.GenericRpcHandler):
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
 
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
         method = handler_call_details.method
         metadata = tuple(
             (name, value)
@@ -45,13 +49,13 @@ class Front(grpc.GenericRpcHandler):
         )
         shown = dict(handler_call_details.invocation_metadata).get("authorization", "")
 
-        async def call(request: bytes, context: grpc.aio.ServicerContext) -> bytes:
+        async def call(request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
             self.shown.append(str(shown))
             if self.api_key and shown != f"Bearer {self.api_key}":
                 await context.abort(grpc.StatusCode.UNAUTHENTICATED, "Request unauthorized.")
             try:
-                behind = self._channel.unary_unary(method)
-                return bytes(await behind(request, metadata=metadata, timeout=context.time_remaining()))
+                behind: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(method)
+                return await behind(request, metadata=metadata, timeout=context.time_remaining())
             except grpc.aio.AioRpcError as error:
                 context.set_trailing_metadata(tuple(error.trailing_metadata()))
                 await context.abort(error.code(), error.details() or "")
@@ -73,3 +77,36 @@ class Front(grpc.GenericRpcHandler):
                 yield self
             finally:
                 await server.stop(0)
+
+
+@contextmanager
+def picky(serving: Pair, accepts: Pair) -> Iterator[str]:
+    """A server that says why it refuses a client certificate, as Temporal's own does and gRPC's for Python does not."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(serving.certificate, serving.key)
+    context.load_verify_locations(accepts.certificate)
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.set_alpn_protocols(["h2"])
+
+    def refuse(plain: socket.socket) -> None:
+        tls = context.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)
+        with tls, contextlib.suppress(OSError):
+            tls.settimeout(5)
+            try:
+                tls.do_handshake()
+            finally:
+                # The alert is on its way: what is closed with words of the client unread is reset, alert and all.
+                rest = tls.detach()
+                with socket.socket(fileno=rest) as raw:
+                    raw.shutdown(socket.SHUT_WR)
+                    while raw.recv(65536):
+                        pass
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=refuse, args=(listening.accept()[0],), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"127.0.0.1:{listening.getsockname()[1]}"

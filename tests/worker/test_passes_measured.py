@@ -78,7 +78,7 @@ async def test_passes_are_measured_by_how_they_ended(temporal_env: WorkflowEnvir
 
         await until(has_passed)
         for _ in range(3):
-            await run.execute_update(KeystoneProject.resync_now)
+            await run.execute_update("resync_now")
         await run.result()
     expected = Counter({"waiting": 1, "ready": 1, "error": 1, "over": 1})
     assert measured() - before == expected

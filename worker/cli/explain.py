@@ -169,8 +169,9 @@ def _head(out: Console, found: Explained) -> None:
 
 
 def _help(out: Console, found: Explained) -> None:
-    """What each reason means and what would help, once."""
-    rows = {each.reason: each for each in found.conditions if each.meaning}
+    """What each reason means and what would help, once. Ready only sums the others up, unless it is alone."""
+    known = {each.reason: each for each in found.conditions if each.meaning}
+    rows = {reason: each for reason, each in known.items() if each.type != "Ready"} or known
     if rows:
         _section(out, "What would help")
         table = show.grid("", last="", fold=True)

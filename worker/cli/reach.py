@@ -17,8 +17,9 @@ from typing import Self
 from temporalio.client import Client
 
 from activities.cluster import Cluster
-from activities.clusters import Clusters, connect_person
+from activities.clusters import Clusters
 from worker import temporal
+from worker.cli import kubeconfig as kubeconfigs
 from worker.settings import WorkerSettings, load
 
 MANAGEMENT = "management"
@@ -59,7 +60,7 @@ class Reach:
         """Raises BadKubeconfig."""
         async with self._lock:
             if self._clusters is None:
-                management = await connect_person(self._kubeconfig or self.settings.kubeconfig, self._context)
+                management = await kubeconfigs.connect(self._kubeconfig or self.settings.kubeconfig, self._context)
                 self._clusters = Clusters(management, self.settings.clusters_namespace)
                 self._held.push_async_callback(self._clusters.close)
             return self._clusters

@@ -25,6 +25,7 @@ from activities.cluster import (
     Object,
 )
 from activities.clusters import BadKubeconfig, Clusters, Unregistered
+from activities.errors import ClusterError
 from activities.ordered import bao_of
 from worker.cli.doctor.check import Check, asked, fail, ok, warn
 from worker.cli.orders import conditions_of
@@ -116,9 +117,10 @@ async def _database(clusters: Clusters, plane: ControlPlane) -> list[Check]:
             words = "it does not exist" if server is None else words
             text = f"{plane.key}: MariaDB {plane.keystone_namespace}/{name} is not Ready: {words}"
             found.append(fail(AREA, text, "see mariadb-operator and the server"))
-    except (Unregistered, BadKubeconfig) as error:
-        text = f"{plane.key}: Keystone's cluster {plane.keystone_cluster} cannot be used: {error}"
-        found.append(fail(AREA, text, "register it in c5c3-clusters"))
+    except (Unregistered, BadKubeconfig, ClusterError) as error:
+        where = f"cluster {plane.keystone_cluster}" if plane.keystone_cluster else "management cluster"
+        text = f"{plane.key}: the shared MariaDB could not be looked at on Keystone's {where}: {error}"
+        found.append(fail(AREA, text, "see that the cluster is registered, answers, and serves MariaDB"))
     certificate = await clusters.management.get(CERTIFICATE, plane.namespace, CLIENT)
     if certificate is not None and (words := _not_ready(certificate)):
         text = f"{plane.key}: Certificate {CLIENT}, by which OpenBao lets its orders in, is not Ready: {words}"
