@@ -23,8 +23,9 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.cluster import (
     CONTROL_PLANE,
+    KEYSTONE_APPLICATION_CREDENTIAL,
     KEYSTONE_PROJECT,
-    KEYSTONE_SERVICE,
+    KEYSTONE_ROLE_ASSIGNMENT,
     KINDS,
     KORC_PROJECT,
     LEASE,
@@ -34,7 +35,7 @@ from activities.cluster import (
     Object,
 )
 from activities.clusters import Clusters, connect_management, connect_target
-from activities.errors import ClusterError
+from activities.errors import ClusterError, NotServed
 from activities.keystoneproject import KeystoneProjects
 from activities.keystoneservice import KeystoneServices
 from activities.orders import KindSteps, Orders
@@ -376,26 +377,33 @@ async def made(stack: Stack, through: Callable[[Cluster], Cluster] = lambda clus
 
 
 async def _swept(world: World) -> None:
-    home = (*KINDS.values(), KEYSTONE_PROJECT, KEYSTONE_SERVICE)
-    for cluster, kind, namespace in (
-        *((world.admin, kind, namespace) for namespace in (world.plane_ns, world.order_ns) for kind in home),
-        (world.target, KEYSTONE_PROJECT, world.order_ns),
-    ):
-        for item in (await cluster.list(kind, namespace))["items"]:
-            if item["metadata"].get("finalizers"):
-                try:
-                    await cluster.patch(kind, namespace, item["metadata"]["name"], {"metadata": {"finalizers": None}})
-                except ClusterError as error:
-                    if error.status != 404:
-                        raise
-    for cluster, name in (
-        (world.admin, world.plane_ns),
-        (world.admin, world.order_ns),
-        (world.target, world.order_ns),
-    ):
-        live = await cluster.get(NAMESPACE, None, name)
-        if live is not None:
-            await cluster._request("DELETE", NAMESPACE, None, name)
+    """What is left goes, whatever its finalizers say. The namespaces stay: to end one, Kubernetes asks for every kind
+    that is served, hundreds of requests each, and for ever if an order in it has kept its finalizer."""
+    kinds = (
+        *KINDS.values(),
+        *ORDER_KINDS.values(),
+        CONTROL_PLANE,
+        KEYSTONE_ROLE_ASSIGNMENT,
+        KEYSTONE_APPLICATION_CREDENTIAL,
+    )
+    places = ((world.admin, world.plane_ns), (world.admin, world.order_ns), (world.target, world.order_ns))
+    await asyncio.gather(*(_emptied(cluster, kind, where) for cluster, where in places for kind in kinds))
+
+
+async def _emptied(cluster: Cluster, kind: Kind, namespace: str) -> None:
+    try:
+        found = (await cluster.list(kind, namespace))["items"]
+    except NotServed:
+        return
+    for meta in (item["metadata"] for item in found):
+        held = await cluster.delete(kind, namespace, meta["name"], meta["uid"])
+        if held:
+            body = {"metadata": {"uid": meta["uid"], "finalizers": None}}
+            try:
+                await cluster.patch(kind, namespace, meta["name"], body)
+            except ClusterError as error:
+                if error.status not in (404, 409):  # whoever held it has let it go meanwhile
+                    raise
 
 
 def definition(file: str) -> Object:

@@ -15,9 +15,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from activities.clusters import connect_management, connect_person, connect_target
+from activities.clusters import connect_management, connect_target
 from activities.openbao import OpenBao
 from tests.bao_by_hand import NAME
+from worker.cli import kubeconfig
 from workflows.api.mariadbdatabase import Bao
 
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TMPFILE
@@ -54,7 +55,7 @@ async def main(moment: str, given: dict[str, str]) -> None:
         case "management's key":
             await connect_management(Path(given["kubeconfig_file"]))
         case "person's key":
-            await connect_person(Path(given["kubeconfig_file"]), None)
+            await kubeconfig.connect(Path(given["kubeconfig_file"]), None)
 
 
 if __name__ == "__main__":

@@ -265,8 +265,11 @@ async def sealed(stage: Stage) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def estate(stage: Stage, *, tls: Object | None = None) -> AsyncIterator[Estate]:
-    """A plane that assigns team-a and team-b here and team-a on the target; with it go its namespace and connection."""
+async def estate(stage: Stage, *, tls: Object | None = None, keystone: Object | None = None) -> AsyncIterator[Estate]:
+    """A plane that assigns team-a and team-b here and team-a on the target; with it go its namespace and connection.
+
+    keystone  where its Keystone is, if not beside it
+    """
     made = Estate(stage, f"db-{secrets.token_hex(3)}", openbao.connection(stage.stack).client())
     here, where = stage.stack, {"namespace": made.namespace}
     address = f"127.0.0.1:{here.ports['mariadb']}"
@@ -278,7 +281,7 @@ async def estate(stage: Stage, *, tls: Object | None = None) -> AsyncIterator[Es
             "database": database | ({"tls": tls} if tls else {}),
             "publishedDatabaseEndpoint": address,
         },
-        "services": {"keystone": {"mode": "Managed"}},
+        "services": {"keystone": {"mode": "Managed", **(keystone or {})}},
         "namespaceAssignments": [
             {"namespace": "team-a"},
             {"namespace": "team-b"},

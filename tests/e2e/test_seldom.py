@@ -73,7 +73,8 @@ async def cleared(stage: Stage, name: str, child: Object) -> bool:
 @pytest.mark.row("M20")
 async def test_a_database_of_a_keystone_on_another_cluster(real_stack: Stage) -> None:
     """MariaDB and Database are there, where this test plays their operator; credential and order are as ever."""
-    async with estate(real_stack) as ground, keystone_there(ground):
+    placed = {"targetClusterRef": {"name": operator.TARGET}}
+    async with estate(real_stack, keystone=placed) as ground, keystone_there(ground):
         order = await ground.database(unique("afar"), cluster="target").place()
         name = f"{order.prefix}-database"
 
@@ -104,11 +105,9 @@ async def keystone_there(ground: Estate) -> AsyncIterator[None]:
         },
     ]
     kinds = crds.load(*(crds.OURS[1] / f"{name}.yaml" for name in ("databases", "mariadbs")))
-    await kube.apply(stage.stack, "target", [*kinds, *there])
-    await ready(stage, "mariadbs.k8s.mariadb.com", ground.namespace, "mariadb")
-    keystone = {"mode": "Managed", "targetClusterRef": {"name": operator.TARGET}}
-    await ground.patch("controlplanes.c5c3.io", ground.name, {"spec": {"services": {"keystone": keystone}}})
     try:
+        await kube.apply(stage.stack, "target", [*kinds, *there])
+        await ready(stage, "mariadbs.k8s.mariadb.com", ground.namespace, "mariadb")
         await register_anew(stage, base64.b64encode(b"with MariaDB").decode())
         yield
     finally:

@@ -11,6 +11,7 @@ import pytest_asyncio
 
 from deploy.local import kube
 from deploy.local.parts import keystone, planes
+from tests.audit import OPERATOR, Audit
 from tests.e2e.services import BESIDE_THE_PLANE, FINALIZER, ORDERS, RESOURCES, Service, account, catalog, login_of, slug
 from tests.e2e.stage import PLANES, Object, Plane, Stage, condition, unique, until
 
@@ -148,12 +149,19 @@ async def test_a_child_that_a_backup_brings_back_goes_by_itself(real_stack: Stag
     await service.quiet()
     meta = {key: role["metadata"][key] for key in ("name", "namespace", "labels")}
     body = {"apiVersion": role["apiVersion"], "kind": role["kind"], "metadata": meta, "spec": role["spec"]}
+    audit = Audit(real_stack.stack)
+    mark = audit.mark()
     await kube.apply(real_stack.stack, "management", [body])
 
-    async def there() -> bool:
-        return f"Role/{meta['name']}" in await service.objects()
+    # It goes within the second in which it came, so it is looked for in the log.
+    async def taken() -> bool:
+        asked = audit.since(mark, OPERATOR)
+        return any((one.verb, one.name, one.code) == ("delete", meta["name"], 200) for one in asked)
 
-    await until(there, lambda found: found, 10)
+    async def there() -> bool:
+        return f"Role/{meta['name'].removeprefix(service.prefix)}" in await service.objects()
+
+    await until(taken, lambda found: found, 30)
     await until(there, lambda found: not found, 30)
     await service.is_ready()
 

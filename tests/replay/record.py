@@ -202,7 +202,7 @@ async def looks_at_every_block(flow: Flow) -> None:
     await flow.ring()
     await flow.idle(1)
     world.declare("catalog")
-    for _ in range(3):
+    for _ in range(4):
         await flow.resync_now()
 
 

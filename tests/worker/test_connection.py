@@ -11,15 +11,20 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
 
 from deploy.local import authority, kube
 from deploy.local.authority import LOCAL_NAMES, Pair
 from deploy.local.part import Stack
 from tests.conftest import temporal_program
+from tests.flows.flow import until
 from tests.worker.front import Front, picky
 from tests.worker.program import Program, free_port
-from worker.settings import ConnectionSettings
+from tests.worker.slow_worker import touch
+from tests.worker.toy import Toy
+from worker import assembly, temporal
+from worker.settings import ConnectionSettings, WorkerSettings
 from worker.temporal import TemporalUnusable, connect
 
 KEY = "s3cret-of-the-api"
@@ -167,6 +172,48 @@ async def test_an_api_key_arrives_and_a_wrong_one_is_told(
         assert said.startswith(
             f"Temporal at {front.address} does not let us into namespace {NAMESPACE!r}: check C5C3_TEMPORAL_NAMESPACE"
         )
+
+
+async def test_a_running_worker_is_given_what_was_rotated(
+    front: Front, ca: Pair, other: Pair, client: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its next step is taken with the new key, and the one after with the new certificate."""
+    monkeypatch.setattr(temporal, "_LOOK_SECONDS", 0.2)
+    monkeypatch.setenv("TOY_FOLDER", str(tmp_path))
+    monkeypatch.setenv("TOY_SECONDS", "0")
+    key = tmp_path / "api-key"
+    key.write_text(KEY)
+    front.accepts, front.api_key = ca, KEY
+    wanted = settings(front, ca, **pair(client), temporal_api_key_file=key)
+    queue = f"rotation-{uuid.uuid4().hex[:8]}"
+    async with front.up():
+        found = await connect(wanted, identity="test")
+        worker = assembly.build(found, WorkerSettings(task_queue=queue), (Toy,), [touch])
+        running = asyncio.create_task(worker.run())
+
+        def use(renewed: Client) -> None:
+            worker.client = renewed
+
+        following = asyncio.create_task(temporal.follow_credentials(wanted, found, use))
+        handle = await found.start_workflow(Toy.run, args=[2], id=f"Toy:{queue}", task_queue=queue)
+        front.api_key = "rotated"
+        key.write_text("rotated")
+        await until(lambda: found.api_key == "rotated")
+        await handle.signal("changed")
+        await until((tmp_path / "ended").exists)
+        renewed = authority.issue(other, tmp_path, "renewed")
+        client.key.write_bytes(renewed.key.read_bytes())
+        client.certificate.write_bytes(renewed.certificate.read_bytes())
+    front.accepts = other
+    (tmp_path / "ended").unlink()
+    async with front.up():
+        await until(lambda: worker.client is not found, 30)
+        await worker.client.get_workflow_handle(handle.id).signal("changed")
+        await asyncio.wait_for(worker.client.get_workflow_handle(handle.id).result(), 60)
+        assert (tmp_path / "ended").exists()
+        following.cancel()
+        await worker.shutdown()
+        await running
 
 
 @pytest.mark.api
