@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -218,14 +219,21 @@ def test_the_guard_runs_where_the_watcher_does_and_reaches_what_it_reaches(helm:
     assert EVERYTHING["watcher"]["extraVolumeMounts"][0] in guard["containers"][0]["volumeMounts"]
 
 
-def test_the_notes_say_how_to_go_on(helm: Helm) -> None:
+def test_the_notes_say_how_to_go_on(helm: Helm, tmp_path: Path) -> None:
     """After a refused uninstall, to the very revision: without one Helm goes to the one before."""
-    said = helm.run("install", "c5c3-orders", PRODUCT, "--dry-run=client", values=EVERYTHING)
-    assert "helm rollback c5c3-orders 1 --namespace" in said
-    assert (
-        "set-current-version --namespace orders.acct --deployment-name c5c3-orders --build-id b1"
-        in said.split("NOTES:")[1]
-    )
+    said = notes(helm, EVERYTHING, tmp_path / "versioned")
+    assert "helm rollback c5c3-orders 1 --namespace c5c3-system" in said
+    assert "set-current-version --namespace orders.acct --deployment-name c5c3-orders --build-id b1" in said
+    assert "set-current-version" not in notes(helm, NEEDED, tmp_path / "plain")
+
+
+def notes(helm: Helm, values: Object, folder: Path) -> str:
+    """The chart's notes, which Helm shows to none but a cluster's: rendered as an object of a copy of the chart."""
+    shutil.copytree(PRODUCT, folder)
+    (folder / "templates" / "NOTES.txt").rename(folder / "notes")
+    shown = '{{ tpl (.Files.Get "notes") . | quote }}'
+    (folder / "templates" / "said.yaml").write_text(f"kind: ConfigMap\nmetadata: {{name: said}}\ndata: {{it: {shown}}}\n")
+    return str(named(helm.render(folder, values))["ConfigMap", "said"]["data"]["it"])
 
 
 def test_keys_of_encryption_are_files_of_a_secret(helm: Helm) -> None:
@@ -363,7 +371,7 @@ WRONG = {
     "no image": ({"image": {"repository": ""}}, "Set image.repository"),
     "half a version": ({"worker": {"versioning": {"buildId": "b1"}}}, "belong together: set both or neither"),
     "nothing at all": ({"worker": {"versioning": None}}, "missing property 'versioning'"),
-    "a label that selects": ({"worker": {"podLabels": {"app.kubernetes.io/name": "x"}}}, "'not' failed"),
+    "a label that selects": ({"worker": {"podLabels": {"app.kubernetes.io/name": "x"}}}, "app.kubernetes.io~1name': 'not' failed"),
     "half a key": ({"encryption": {"secretName": "keys"}}, "belong together: set both or neither"),
 }
 
