@@ -232,7 +232,9 @@ def notes(helm: Helm, values: Object, folder: Path) -> str:
     shutil.copytree(PRODUCT, folder)
     (folder / "templates" / "NOTES.txt").rename(folder / "notes")
     shown = '{{ tpl (.Files.Get "notes") . | quote }}'
-    (folder / "templates" / "said.yaml").write_text(f"kind: ConfigMap\nmetadata: {{name: said}}\ndata: {{it: {shown}}}\n")
+    (folder / "templates" / "said.yaml").write_text(
+        f"kind: ConfigMap\nmetadata: {{name: said}}\ndata: {{it: {shown}}}\n"
+    )
     return str(named(helm.render(folder, values))["ConfigMap", "said"]["data"]["it"])
 
 
@@ -371,7 +373,10 @@ WRONG = {
     "no image": ({"image": {"repository": ""}}, "Set image.repository"),
     "half a version": ({"worker": {"versioning": {"buildId": "b1"}}}, "belong together: set both or neither"),
     "nothing at all": ({"worker": {"versioning": None}}, "missing property 'versioning'"),
-    "a label that selects": ({"worker": {"podLabels": {"app.kubernetes.io/name": "x"}}}, "app.kubernetes.io~1name': 'not' failed"),
+    "a label that selects": (
+        {"worker": {"podLabels": {"app.kubernetes.io/name": "x"}}},
+        "app.kubernetes.io~1name': 'not' failed",
+    ),
     "half a key": ({"encryption": {"secretName": "keys"}}, "belong together: set both or neither"),
 }
 
