@@ -57,7 +57,7 @@ async def check_cluster(cluster: Cluster, settings: WorkerSettings, *, patience:
     if missing := await _unserved(cluster, others, settings.operator_namespace):
         _log.warning("the management cluster does not serve %s: orders that need them will say so", missing)
     if not settings.serve_beside_reference:
-        await _check_alone(cluster, settings.operator_namespace)
+        await _check_alone(cluster, settings.reference_namespace)
 
 
 async def _answers(cluster: Cluster, settings: WorkerSettings, patience: float) -> None:
@@ -65,7 +65,7 @@ async def _answers(cluster: Cluster, settings: WorkerSettings, patience: float) 
     end = asyncio.get_running_loop().time() + patience
     while True:
         try:
-            await cluster.get(LEASE, settings.operator_namespace, REFERENCE_LEASE)
+            await cluster.get(LEASE, settings.reference_namespace, REFERENCE_LEASE)
             return
         except ClusterError as error:
             where = f"the kubeconfig {settings.kubeconfig}" if settings.kubeconfig else "the pod's ServiceAccount"

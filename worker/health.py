@@ -6,6 +6,7 @@ queue. A process that merely lives, or holds a connection and polls nothing, is 
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
@@ -54,24 +55,28 @@ class Polling:
         return self._answer
 
     async def _ask(self) -> str:
+        # Both at once: a probe waits 5 s for what may take 3 s each.
+        answers = await asyncio.gather(*(self._ask_about(word, queue) for word, queue in _QUEUES.items()))
+        return next((why for why in answers if why), "")
+
+    async def _ask_about(self, word: str, queue: TaskQueueType.ValueType) -> str:
         client = self._worker.client  # another one once what lets us in was rotated
-        for word, queue in _QUEUES.items():
-            request = DescribeTaskQueueRequest(
-                namespace=client.namespace,
-                task_queue=TaskQueue(name=self._worker.task_queue),
-                task_queue_type=queue,
-            )
-            try:
-                answer = await client.workflow_service.describe_task_queue(request, timeout=timedelta(seconds=3))
-            except RPCError as error:
-                return f"Temporal does not say who polls: {error.message}"
-            oldest = datetime.now(UTC) - RECENT
-            if not any(
-                poller.identity == self._identity and poller.last_access_time.ToDatetime(UTC) >= oldest
-                for poller in answer.pollers
-            ):
-                return f"Temporal has not seen this worker poll for {word} tasks on {self._worker.task_queue} lately"
-        return ""
+        request = DescribeTaskQueueRequest(
+            namespace=client.namespace,
+            task_queue=TaskQueue(name=self._worker.task_queue),
+            task_queue_type=queue,
+        )
+        try:
+            answer = await client.workflow_service.describe_task_queue(request, timeout=timedelta(seconds=3))
+        except RPCError as error:
+            return f"Temporal does not say who polls: {error.message}"
+        oldest = datetime.now(UTC) - RECENT
+        if any(
+            poller.identity == self._identity and poller.last_access_time.ToDatetime(UTC) >= oldest
+            for poller in answer.pollers
+        ):
+            return ""
+        return f"Temporal has not seen this worker poll for {word} tasks on {self._worker.task_queue} lately"
 
 
 async def serve(bind: tuple[str | None, int], why_not_ready: Why, metrics: Callable[[], bytes]) -> web.AppRunner:

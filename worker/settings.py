@@ -123,6 +123,9 @@ class WorkerSettings(ConnectionSettings):
     """What the worker alone needs."""
 
     operator_namespace: str = Field(
+        "c5c3-system", description="the namespace that worker and watcher run in, with the watcher's Lease"
+    )
+    reference_namespace: str = Field(
         "c5c3-system", description="the namespace in which the reference operator would hold its Lease"
     )
     serve_beside_reference: bool = Field(

@@ -8,6 +8,7 @@ of the mounted token, and a free port.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -65,6 +66,11 @@ class Installed:
         except subprocess.CalledProcessError as error:
             return str(error.stderr)
         raise AssertionError(f"helm accepted {words}: {said[:300]}")
+
+    async def revision(self, release: str) -> str:
+        """The last one."""
+        found = json.loads(await self.helm("history", release, "--output", "json"))
+        return str(found[-1]["revision"])
 
     async def get(self, resource: str, name: str, namespace: str | None = SYSTEM) -> Object | None:
         return await kube.get(self.stack, "management", resource, namespace, name)

@@ -63,7 +63,7 @@ def test_the_image_holds_no_more_of_us_than_what_is_run() -> None:
     ]
     assert [each for each in linked if not each.startswith(("docs/reasons.md", "deploy/rbac/"))] == []
     packages = ["workflows", "activities", "worker", "watcher"]
-    assert copied == ["deploy/image/requirements.lock", *packages, "docs/reasons.md", "deploy/rbac"]
+    assert copied == ["deploy/image/requirements.lock", *packages, "docs/reasons.md", "deploy/rbac", "pyproject.toml"]
     sent = (ROOT / "deploy" / "image" / "Dockerfile.dockerignore").read_text().split()
     assert [f"!{each}" for each in copied] == [each for each in sent if each.startswith("!")]
     users = [rest for word, rest in instructions() if word == "USER"]
@@ -107,6 +107,10 @@ def test_the_steps_make_both_programs_in_a_clean_virtual_environment(in_a_folder
     ask = f"from worker.cli import remedies; from worker.cli.doctor import rights; print(len({rights}), {words})"
     asked = say([python, "-c", ask], env, 60)
     assert (asked.returncode, "K-ORC" in asked.stdout) == (0, True), asked.stderr
+    called = say([str(root / "opt/c5c3/bin/c5c3-orders"), "--help"], env, 60)
+    assert (called.returncode, "doctor" in called.stdout) == (0, True), called.stderr
+    told = say([python, "-c", "from worker.release import version; print(version())"], env, 60)
+    assert told.stdout.strip() == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 
 
 @pytest.fixture(scope="module")

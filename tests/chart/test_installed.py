@@ -59,6 +59,26 @@ async def test_orders_of_every_kind_become_ready_under_the_charts_alone(
         assert [request for request in asked if request.code in (401, 403)] == []
 
 
+async def test_a_refused_uninstall_is_taken_back_to_the_revision_that_was_refused(
+    product: Installed, place: Place
+) -> None:
+    """Also of the first revision, which has none before it. Image and values are what they were."""
+
+    async def state() -> tuple[str, list[object]]:
+        deployments = [await product.get("deployments", f"c5c3-orders-{name}") for name in ("worker", "watcher")]
+        return await product.helm("get", "values", RELEASE), [(each or {}).get("spec") for each in deployments]
+
+    order = await place("chart").place()
+    await order.is_ready()
+    before, revision = await state(), await product.revision(RELEASE)
+    assert revision == "1"
+    await asyncio.gather(product.play_guard(), product.helm_refuses("uninstall", RELEASE))
+    await product.helm("rollback", RELEASE, revision)
+    assert await state() == before
+    await order.delete()
+    await order.gone()
+
+
 async def test_an_upgrade_brings_definitions_up_to_date(product: Installed, place: Place) -> None:
     """From a chart of before, whose definition lacks a column, to this one. Orders of the kind stay as they are."""
     order = await place("chart").place()
@@ -127,7 +147,7 @@ async def test_an_uninstall_is_refused_while_there_are_orders(product: Installed
 
     upgrade = ("upgrade", RELEASE, PRODUCT, "--reuse-values")
     assert "has no deployed releases" in await product.helm_refuses(*upgrade)
-    await product.helm("rollback", RELEASE)
+    await product.helm("rollback", RELEASE, await product.revision(RELEASE))
     await product.helm(*upgrade)
     await order.is_ready()
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,12 @@ EVERYTHING: Object = {
         "address": "orders.tmprl.cloud:7233",
         "namespace": "orders.acct",
         "taskQueue": "other",
-        "tls": {"enabled": True, "caSecretName": "temporal-ca", "clientSecretName": "temporal-client"},
+        "tls": {
+            "enabled": True,
+            "caSecretName": "temporal-ca",
+            "clientSecretName": "temporal-client",
+            "serverName": "frontend",
+        },
         "apiKey": {"secretName": "temporal-key", "key": "key"},
     },
     "logging": {"level": "debug"},
@@ -39,8 +46,10 @@ EVERYTHING: Object = {
             "maxCachedWorkflows": 100000,
             "gracefulShutdownSeconds": 90,
             "serveBesideReference": True,
+            "referenceNamespace": "reference",
         },
         "versioning": {"deploymentName": "c5c3-orders", "buildId": "b1"},
+        "openBaoTokenAudience": "openbao",
         "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],
         "podAnnotations": {"a": "b"},
         "podLabels": {"c": "d"},
@@ -49,11 +58,20 @@ EVERYTHING: Object = {
         "affinity": {"nodeAffinity": {}},
         "priorityClassName": "system-cluster-critical",
     },
-    "watcher": {"settings": {"ringsPerSecond": 20.5, "coldRingsPerSecond": 0.1, "ringConcurrency": 5}},
-    "networkPolicy": {"extraEgressPorts": [3128], "metricsFrom": [{"podSelector": {}}]},
+    "watcher": {
+        "settings": {"ringsPerSecond": 20.5, "coldRingsPerSecond": 0.1, "ringConcurrency": 5},
+        "extraEnv": [{"name": "SSL_CERT_FILE", "value": "/etc/authorities/all.pem"}],
+        "extraVolumes": [{"name": "authorities", "configMap": {"name": "authorities"}}],
+        "extraVolumeMounts": [{"name": "authorities", "mountPath": "/etc/authorities", "readOnly": True}],
+        "nodeSelector": {"kubernetes.io/os": "linux"},
+        "tolerations": [{"operator": "Exists"}],
+        "affinity": {"nodeAffinity": {}},
+        "priorityClassName": "system-cluster-critical",
+    },
+    "networkPolicy": {"dnsPorts": [5353], "extraEgressPorts": [3128], "metricsFrom": [{"podSelector": {}}]},
     "monitoring": {
         "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
-        "prometheusRule": {"enabled": True},
+        "prometheusRule": {"enabled": True, "runbookUrl": "https://docs.example/runbook.html"},
         "grafanaDashboard": {"enabled": True},
     },
 }
@@ -67,6 +85,11 @@ LEAST: Object = {
     **{program: {"podDisruptionBudget": {"enabled": False}} for program in ("worker", "watcher")},
 }
 ENCRYPTED: Object = {"encryption": {"secretName": "payload-keys", "activeKey": "k2"}}
+NEVER = {
+    "temporal_api_key": "whoever reads Deployments would read it; a Secret's file holds it",
+    "kubeconfig": "the pod's ServiceAccount is what rights and OpenBao are bound to",
+}
+"""Settings that no value sets."""
 SETS = {"needed": NEEDED, "everything": EVERYTHING, "least": merged(NEEDED, LEAST)}
 SOME: Object = {"assignedNamespaces": ["team-a", "team-b"], "keystoneNamespaces": ["openstack"]}
 
@@ -103,9 +126,15 @@ def test_the_programs_take_every_variable(
 
 
 def secrets_of(deployment: Object) -> dict[str, str]:
-    """Where Secrets are laid down in the pod, and which."""
+    """Where Secrets are laid down in the pod, and which; a token by its audience."""
     spec = deployment["spec"]["template"]["spec"]
     by_volume = {each["name"]: each["secret"]["secretName"] for each in spec["volumes"] if "secret" in each}
+    tokens = [each for each in spec["volumes"] if "projected" in each]
+    by_volume |= {
+        each["name"]: source["serviceAccountToken"]["audience"]
+        for each in tokens
+        for source in each["projected"]["sources"]
+    }
     mounts = spec["containers"][0]["volumeMounts"]
     return {each["mountPath"]: by_volume[each["name"]] for each in mounts if each["name"] in by_volume}
 
@@ -132,6 +161,7 @@ def wanted(values: Object, program: str) -> dict[str, Any]:
         "temporal_tls_ca": bool(temporal["tls"]["caSecretName"]) or None,
         "temporal_tls_cert": client,
         "temporal_tls_key": client,
+        "temporal_tls_server_name": temporal["tls"]["serverName"] or None,
         "temporal_api_key_file": bool(temporal["apiKey"]["secretName"]) or None,
         "log_level": values["logging"]["level"],
         "otlp_endpoint": values["otlp"]["endpoint"] or None,
@@ -148,6 +178,7 @@ def wanted(values: Object, program: str) -> dict[str, Any]:
             "max_cached_workflows": "maxCachedWorkflows",
             "graceful_shutdown_seconds": "gracefulShutdownSeconds",
             "serve_beside_reference": "serveBesideReference",
+            "reference_namespace": "referenceNamespace",
         }
     else:
         found |= {"leader_election": values["leaderElection"]["enabled"]}
@@ -159,6 +190,52 @@ def wanted(values: Object, program: str) -> dict[str, Any]:
     found |= {field: own[name] for field, name in names.items() if name in own}
     defaults = {name: field.default for name, field in settings.model_fields.items()}
     return {name: found.get(name, default) for name, default in defaults.items() if "token_file" not in name}
+
+
+def test_every_setting_can_be_set_but_those_that_must_not(helm: Helm) -> None:
+    rendered = named(helm.render(PRODUCT, merged(EVERYTHING, ENCRYPTED)))
+    for program, settings in (("worker", WorkerSettings), ("watcher", WatcherSettings)):
+        told = variables(rendered["Deployment", f"c5c3-orders-{program}"])
+        ours = {name.removeprefix(PREFIX).lower() for name in told if name.startswith(PREFIX)}
+        assert ours == settings.model_fields.keys() - NEVER.keys()
+
+
+def test_a_token_for_openbao_alone_is_asked_for_by_its_audience(helm: Helm) -> None:
+    deployment = named(helm.render(PRODUCT, EVERYTHING))["Deployment", "c5c3-orders-worker"]
+    folder, file = variables(deployment)["C5C3_SERVICE_ACCOUNT_TOKEN_FILE"].rsplit("/", 1)
+    assert secrets_of(deployment)[folder] == "openbao"
+    (volume,) = [each for each in deployment["spec"]["template"]["spec"]["volumes"] if "projected" in each]
+    assert volume["projected"]["sources"][0]["serviceAccountToken"]["path"] == file
+
+
+def test_the_guard_runs_where_the_watcher_does_and_reaches_what_it_reaches(helm: Helm) -> None:
+    rendered = named(helm.render(PRODUCT, EVERYTHING))
+    guard = rendered["Job", "c5c3-orders-uninstall"]["spec"]["template"]["spec"]
+    watcher = rendered["Deployment", "c5c3-orders-watcher"]["spec"]["template"]["spec"]
+    for key in ("nodeSelector", "tolerations", "affinity", "priorityClassName"):
+        assert guard[key] == watcher[key]
+    assert EVERYTHING["watcher"]["extraEnv"][0] in guard["containers"][0]["env"]
+    assert EVERYTHING["watcher"]["extraVolumes"][0] in guard["volumes"]
+    assert EVERYTHING["watcher"]["extraVolumeMounts"][0] in guard["containers"][0]["volumeMounts"]
+
+
+def test_the_notes_say_how_to_go_on(helm: Helm, tmp_path: Path) -> None:
+    """After a refused uninstall, to the very revision: without one Helm goes to the one before."""
+    said = notes(helm, EVERYTHING, tmp_path / "versioned")
+    assert "helm rollback c5c3-orders 1 --namespace c5c3-system" in said
+    assert "set-current-version --namespace orders.acct --deployment-name c5c3-orders --build-id b1" in said
+    assert "set-current-version" not in notes(helm, NEEDED, tmp_path / "plain")
+
+
+def notes(helm: Helm, values: Object, folder: Path) -> str:
+    """The chart's notes, which Helm shows to none but a cluster's: rendered as an object of a copy of the chart."""
+    shutil.copytree(PRODUCT, folder)
+    (folder / "templates" / "NOTES.txt").rename(folder / "notes")
+    shown = '{{ tpl (.Files.Get "notes") . | quote }}'
+    (folder / "templates" / "said.yaml").write_text(
+        f"kind: ConfigMap\nmetadata: {{name: said}}\ndata: {{it: {shown}}}\n"
+    )
+    return str(named(helm.render(folder, values))["ConfigMap", "said"]["data"]["it"])
 
 
 def test_keys_of_encryption_are_files_of_a_secret(helm: Helm) -> None:
@@ -222,7 +299,8 @@ def bare(one: Object) -> Object:
 
 def test_definitions_and_registrations_stay_after_an_uninstall(helm: Helm) -> None:
     for rendered in (helm.render(PRODUCT, NEEDED), helm.render(ACCESS, SOME)):
-        kept = [one for one in rendered if one["kind"] in ("CustomResourceDefinition", "Namespace")]
+        lasting = re.compile("CustomResourceDefinition|Namespace|ValidatingAdmissionPolicy(Binding)?")
+        kept = [one for one in rendered if lasting.fullmatch(one["kind"])]
         assert len(kept) >= 4
         for one in kept:
             assert one["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
@@ -255,19 +333,25 @@ def test_other_names_are_other_names_everywhere(helm: Helm) -> None:
 def test_egress_is_open_to_what_the_values_name(helm: Helm) -> None:
     policy = named(helm.render(PRODUCT, EVERYTHING))["NetworkPolicy", "c5c3-orders"]["spec"]
     ports = {port["port"] for rule in policy["egress"] for port in rule["ports"]}
-    assert ports == {53, 443, 6443, 8200, 7233, 4318, 3128}
+    assert ports == {5353, 443, 6443, 8200, 7233, 4318, 3128}
     assert policy["ingress"] == [{"ports": [{"port": "http", "protocol": "TCP"}], "from": [{"podSelector": {}}]}]
 
 
-def test_a_collector_without_a_port_is_reached_by_its_scheme(helm: Helm) -> None:
-    policy = named(helm.render(PRODUCT, merged(NEEDED, {"otlp": {"endpoint": "http://collector/"}})))
-    assert {"port": 80, "protocol": "TCP"} in policy["NetworkPolicy", "c5c3-orders"]["spec"]["egress"][1]["ports"]
+@pytest.mark.parametrize(("scheme", "port"), [("http", 80), ("https", 443)])
+def test_a_collector_without_a_port_is_reached_by_its_scheme(helm: Helm, scheme: str, port: int) -> None:
+    """Also where no API server listens on 443; and no port is said twice."""
+    values = {"otlp": {"endpoint": f"{scheme}://collector/"}, "networkPolicy": {"apiServerPorts": [6443, 7233]}}
+    policy = named(helm.render(PRODUCT, merged(NEEDED, values)))["NetworkPolicy", "c5c3-orders"]["spec"]
+    assert sorted(each["port"] for each in policy["egress"][1]["ports"]) == sorted([6443, 7233, 8200, port])
 
 
 def test_rules_and_dashboard_are_the_files(helm: Helm) -> None:
     rendered = named(helm.render(PRODUCT, EVERYTHING))
     rules = rendered["PrometheusRule", "c5c3-orders"]["spec"]
-    assert rules == yaml.safe_load((PRODUCT / "files" / "alerts.yaml").read_text())
+    alerts = (PRODUCT / "files" / "alerts.yaml").read_text()
+    assert rules == yaml.safe_load(alerts.replace("docs/runbook.md#", "https://docs.example/runbook.html#"))
+    unchanged = merged(NEEDED, {"monitoring": {"prometheusRule": {"enabled": True}}})
+    assert named(helm.render(PRODUCT, unchanged))["PrometheusRule", "c5c3-orders"]["spec"] == yaml.safe_load(alerts)
     dashboard = rendered["ConfigMap", "c5c3-orders-dashboard"]["data"]["c5c3-orders.json"]
     assert dashboard == (PRODUCT / "files" / "dashboard.json").read_text()
     monitor = rendered["ServiceMonitor", "c5c3-orders"]["spec"]
@@ -288,6 +372,11 @@ WRONG = {
     "no address at all": ({"temporal": {"address": ""}}, "Set temporal.address"),
     "no image": ({"image": {"repository": ""}}, "Set image.repository"),
     "half a version": ({"worker": {"versioning": {"buildId": "b1"}}}, "belong together: set both or neither"),
+    "nothing at all": ({"worker": {"versioning": None}}, "missing property 'versioning'"),
+    "a label that selects": (
+        {"worker": {"podLabels": {"app.kubernetes.io/name": "x"}}},
+        "app.kubernetes.io~1name': 'not' failed",
+    ),
     "half a key": ({"encryption": {"secretName": "keys"}}, "belong together: set both or neither"),
 }
 

@@ -19,6 +19,11 @@ OWN = {
     "worker": {"operator_namespace", "deployment_name", "build_id", "service_account_token_file"},
     "watcher": {"operator_namespace", "leader_election"},
 }
+FREE = {
+    "global", "imagePullSecrets", "annotations", "labels", "resources", "metricsFrom", "extraEnv", "extraVolumes",
+    "extraVolumeMounts", "podAnnotations", "podLabels", "nodeSelector", "tolerations", "affinity", "priorityClassName",
+}  # fmt: skip
+"""Values that may be null, for they are only copied."""
 LIMITS = {"minimum": "minimum", "maximum": "maximum", "exclusiveMinimum": "exclusiveMinimum"}
 
 
@@ -48,6 +53,7 @@ def test_the_schema_knows_every_value_and_nothing_else(chart: Any) -> None:
         assert schema["additionalProperties"] is False, where
         known = schema["properties"].keys() - {"global"}
         assert known == values.keys(), where
+        assert set(schema.get("required", ())) == known - FREE, where
         for name, value in values.items():
             if "properties" in schema["properties"][name] and name not in ("settings", "resources"):
                 compare(schema["properties"][name], value, f"{where}.{name}")

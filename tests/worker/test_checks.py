@@ -95,6 +95,17 @@ async def test_refuses_while_the_reference_operator_renews_its_lease(api_stack: 
     assert "C5C3_SERVE_BESIDE_REFERENCE=true" in said
 
 
+async def test_the_reference_operator_is_looked_for_where_it_is_and_not_where_we_are(
+    api_stack: Stack, lease: Lease
+) -> None:
+    operator = kube.kubeconfig(api_stack, "management", "operator")
+    async with lease.held():
+        said = await refusal(operator, WorkerSettings(operator_namespace="elsewhere"))
+        async with cluster_of(operator) as cluster:
+            await check_cluster(cluster, WorkerSettings(reference_namespace="elsewhere"))
+    assert f"renews the Lease {NAMESPACE}/{REFERENCE_LEASE}" in said
+
+
 async def test_a_lease_that_nobody_renews_is_a_dead_operators(api_stack: Stack, lease: Lease) -> None:
     """However recent its time: it is watched, not compared with a clock."""
     await lease.renew()

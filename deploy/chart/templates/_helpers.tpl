@@ -47,7 +47,7 @@ capabilities: {drop: [ALL]}
 {{- if ne (empty $v.encryption.secretName) (empty $v.encryption.activeKey) }}
 {{- fail "encryption.secretName and encryption.activeKey belong together: set both or neither." }}
 {{- end }}
-{{- if and $v.worker.versioning (ne (empty $v.worker.versioning.deploymentName) (empty $v.worker.versioning.buildId)) }}
+{{- if ne (empty $v.worker.versioning.deploymentName) (empty $v.worker.versioning.buildId) }}
 {{- fail "worker.versioning.deploymentName and worker.versioning.buildId belong together: set both or neither." }}
 {{- end }}
 {{ include "c5c3.variable" (list "C5C3_TEMPORAL_ADDRESS" (required "Set temporal.address: HOST:PORT of the Temporal frontend." $v.temporal.address)) }}
@@ -63,6 +63,9 @@ capabilities: {drop: [ALL]}
 {{ include "c5c3.variable" (list "C5C3_TEMPORAL_TLS_CERT" "/etc/c5c3/temporal-client/tls.crt") }}
 {{ include "c5c3.variable" (list "C5C3_TEMPORAL_TLS_KEY" "/etc/c5c3/temporal-client/tls.key") }}
 {{- end }}
+{{- if $v.temporal.tls.serverName }}
+{{ include "c5c3.variable" (list "C5C3_TEMPORAL_TLS_SERVER_NAME" $v.temporal.tls.serverName) }}
+{{- end }}
 {{- if $v.temporal.apiKey.secretName }}
 {{ include "c5c3.variable" (list "C5C3_TEMPORAL_API_KEY_FILE" (printf "/etc/c5c3/temporal-api-key/%s" $v.temporal.apiKey.key)) }}
 {{- end }}
@@ -77,6 +80,16 @@ capabilities: {drop: [ALL]}
 {{ include "c5c3.variable" (list "C5C3_HTTP_ADDRESS" (printf ":%v" $v.metrics.port)) }}
 {{ include "c5c3.variable" (list "C5C3_CLUSTERS_NAMESPACE" $v.clustersNamespace.name) }}
 {{ include "c5c3.variable" (list "C5C3_OPERATOR_NAMESPACE" .Release.Namespace) }}
+{{- end }}
+
+{{- /* Where the pods of a program may run. */}}
+{{- define "c5c3.placed" -}}
+{{- $program := . }}
+{{- range $key := list "nodeSelector" "tolerations" "affinity" "priorityClassName" }}
+{{- with index $program $key }}
+{{ dict $key . | toYaml }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{- /* Secrets that become files. Each is [name of the mount, name of the Secret]. */}}

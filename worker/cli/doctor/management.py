@@ -91,10 +91,10 @@ async def _watcher(cluster: Cluster, namespace: str) -> list[Check]:
 
 
 async def _reference(cluster: Cluster, settings: PeopleSettings) -> list[Check]:
-    holder, renewed = await renewal(cluster, settings.operator_namespace, REFERENCE_LEASE)
+    holder, renewed = await renewal(cluster, settings.reference_namespace, REFERENCE_LEASE)
     if not renewed:
         return [ok(AREA, "no reference operator is running beside us")]
-    lease = f"{settings.operator_namespace}/{REFERENCE_LEASE}"
+    lease = f"{settings.reference_namespace}/{REFERENCE_LEASE}"
     text = f"the reference operator {holder} is running: it renews the Lease {lease}"
     if settings.serve_beside_reference:
         return [warn(AREA, f"{text}, which C5C3_SERVE_BESIDE_REFERENCE allows", "see that it serves other kinds only")]
