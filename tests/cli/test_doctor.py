@@ -355,7 +355,7 @@ async def old_enough(order: Order) -> None:
 
 def test_every_right_of_the_manifests_is_asked_about() -> None:
     """Not only some of them: counted from the files by hand."""
-    needed = rights.needed("management")
+    needed = rights.needed_at_home("c5c3-system")
     assert rights.Right("openstack.k-orc.cloud", "users/status", "patch") in needed
     assert rights.Right("coordination.k8s.io", "leases", "update", "c5c3-system") in needed
-    assert rights.Right("", "secrets", "patch") in rights.needed("target")
+    assert rights.Right("", "secrets", "patch") in rights.needed_on_target([None], [])
