@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 
 import pytest
 
@@ -70,6 +71,10 @@ def granted(cluster: str) -> set[Right]:
     }
 
 
+def provoked(stage: Stage, at: float) -> bool:
+    return any(began <= at <= ended for began, ended in stage.provoked)
+
+
 @pytest.fixture(scope="module")
 def asked(real_stack: Stage) -> dict[str, list[Request]]:
     """Everything that the programs ever asked of each cluster."""
@@ -119,9 +124,7 @@ def test_no_request_of_the_programs_was_refused(
     refused = [
         request
         for request in asked[cluster]
-        if request.at >= real_stack.begun
-        and request.code in REFUSED
-        and not any(begun <= request.at <= ended for begun, ended in real_stack.provoked)
+        if request.at >= real_stack.begun and request.code in REFUSED and not provoked(real_stack, request.at)
     ]
     assert refused == []
 
@@ -142,6 +145,7 @@ NEVER_LOGGED = {
 class Asked:
     """One request that OpenBao answered, and the policies that let it through."""
 
+    at: float
     operation: str
     path: str
     granting: frozenset[str]
@@ -159,14 +163,15 @@ def answered(stage: Stage) -> Iterator[Asked]:
                 one.get("name", "") for one in (auth.get("policy_results") or {}).get("granting_policies") or ()
             }
             error = entry.get("error") or ""
-            yield Asked(request["operation"], request["path"], frozenset(granting), "permission denied" in error)
+            at = datetime.fromisoformat(entry["time"]).timestamp()
+            yield Asked(at, request["operation"], request["path"], frozenset(granting), "permission denied" in error)
 
 
 def policy(name: str) -> dict[str, set[str]]:
     """Its capabilities, by path as it is written."""
     text = (DEPLOY / "openbao" / "policies" / f"{name}.hcl").read_text()
     blocks = re.findall(r'path "([^"]+)" \{\s*capabilities = \[([^\]]*)\]', text)
-    assert len(blocks) == text.count("path ")
+    assert len(blocks) == len(re.findall("^path ", text, re.MULTILINE))
     return {path: set(re.findall(r'"(\w+)"', capabilities)) for path, capabilities in blocks}
 
 
@@ -197,8 +202,13 @@ def test_every_capability_in_openbao_is_used(answers: list[Asked], name: str) ->
 
 
 @pytest.mark.row("O02")
-def test_openbao_refused_nothing_that_the_operators_policy_is_about(answers: list[Asked]) -> None:
+def test_openbao_refused_nothing_that_the_operators_policy_is_about(real_stack: Stage, answers: list[Asked]) -> None:
     """Tests ask in its name for other paths, on purpose."""
     paths = policy("c5c3-operator")
-    refused = [one for one in answers if one.refused and any(matches(path, one.path) for path in paths)]
+    refused = [
+        one
+        for one in answers
+        if one.refused and any(matches(path, one.path) for path in paths)
+        if one.at >= real_stack.begun and not provoked(real_stack, one.at)
+    ]
     assert refused == []

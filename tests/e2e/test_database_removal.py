@@ -184,7 +184,7 @@ async def test_a_refused_login_names_the_scripts_and_nothing_secret(real_stack: 
     name = "c5c3-operator"
     policy = await asyncio.to_thread(ground.bao.sys.read_policy, name)
     refused = ground.database(unique("refused"))
-    witness = Witness(real_stack)
+    witness, began = Witness(real_stack), time.time()
     await asyncio.to_thread(ground.bao.sys.create_or_update_policy, name, 'path "nothing" { capabilities = ["read"] }')
     try:
         await refused.place()
@@ -194,6 +194,7 @@ async def test_a_refused_login_names_the_scripts_and_nothing_secret(real_stack: 
     finally:
         rules = policy["data"]["rules"] if "data" in policy else policy["rules"]
         await asyncio.to_thread(ground.bao.sys.create_or_update_policy, name, rules)
+        real_stack.provoked.append((began, time.time() + 3))
     asked = await witness.asked()
     assert f"read database/mariadb/roles/{refused.role}!" in asked
     assert asked.count(LOGIN) == asked.count(LOGOUT)
