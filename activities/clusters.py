@@ -103,14 +103,22 @@ class Clusters:
             version, checked, cluster = self._known.get(name, ("", 0.0, self.management))
             if version and time.monotonic() - checked < _RECHECK_SECONDS:
                 return cluster
-            secret = await self.management.get(SECRET, self._namespace, name)
-            if secret is None or not _registers(secret):
+            try:
+                secret = await self.registration(name)
+            except Unregistered:
                 self._known.pop(name, None)
-                raise Unregistered(f"no Secret {self._namespace}/{name} registers a cluster of this name")
+                raise
             if version != (now := secret["metadata"]["resourceVersion"]):
                 cluster = await connect_target(name, kubeconfig_of(secret))
             self._known[name] = (now, time.monotonic(), cluster)
             return cluster
+
+    async def registration(self, name: str) -> Object:
+        """The Secret that registers a target cluster. Raises `Unregistered`, or what reading it raises."""
+        secret = await self.management.get(SECRET, self._namespace, name)
+        if secret is None or not _registers(secret):
+            raise Unregistered(f"no Secret {self._namespace}/{name} registers a cluster of this name")
+        return secret
 
     async def registered(self) -> list[str]:
         """The names of all target clusters, of their Secrets' metadata alone."""

@@ -101,7 +101,7 @@ def test_the_steps_make_both_programs_in_a_clean_virtual_environment(in_a_folder
         assert (done.returncode, done.stderr[:32]) == (1, "C5C3_LOG_LEVEL 'loud' cannot be ")
     # The command line for people finds there what it links to.
     rights, words = (
-        "rights.needed('target')",
+        "rights.needed_on_target([None], [])",
         "remedies.remedy('KeystoneProject', 'ProjectReady', 'ProjectFailed').help",
     )
     ask = f"from worker.cli import remedies; from worker.cli.doctor import rights; print(len({rights}), {words})"

@@ -345,6 +345,73 @@ async def test_each_of_many_troubles_at_once_is_found_with_a_remedy(real_stack: 
     await served.gone(120)
 
 
+# -- a registration that is bound in some namespaces ----------------------------------------------------------------
+
+
+def bound_login(name: str, *namespaces: str) -> list[Object]:
+    """A ServiceAccount on the target cluster with the orders' role in these namespaces alone, as the chart binds it."""
+    group = "rbac.authorization.k8s.io"
+    subject = {"kind": "ServiceAccount", "name": name, "namespace": "c5c3-system"}
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": "c5c3-system"}},
+        *(
+            {"apiVersion": f"{group}/v1", "kind": "RoleBinding", "metadata": {"name": name, "namespace": namespace},
+             "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "c5c3-operator"}, "subjects": [subject]}
+            for namespace in namespaces
+        ),
+    ]  # fmt: skip
+
+
+async def test_a_registration_bound_in_one_namespace_is_looked_at_there_alone(real_stack: Stage) -> None:
+    here, edge = real_stack.stack, unique("edge")
+    inside = real_stack.order(unique("inside"), cluster="target")
+    outside = real_stack.order(unique("outside"), cluster="target", namespace="team-b")
+
+    async def doctor(namespaces: str) -> Said:
+        token = await kube.call(
+            here, "target", "POST", f"/api/v1/namespaces/c5c3-system/serviceaccounts/{edge}/token", {"spec": {}}
+        )
+        plain = json.loads(kube.kubeconfig(here, "target", "operator").read_bytes())
+        plain["users"][0]["user"] = {"token": token["status"]["token"]}
+        secret = registration(edge, json.dumps(plain).encode())
+        secret["data"]["namespaces"] = base64.b64encode(namespaces.encode()).decode()
+        async with objects(real_stack, secret):
+            listed = await run(here, "list", "--cluster", edge, "-o", "json")
+            seen = {each["name"] for each in listed.json["orders"]}
+            assert (inside.name in seen, outside.name in seen) == (True, False), listed.out
+            refused = [each for each in listed.json["unread"] if "403" in each["error"]]
+            assert bool(refused) == (namespaces != "team-a")
+            if namespaces == "team-a":
+                assert listed.code == 0
+                await explained()
+            return await run(here, "doctor", "-o", "json")
+
+    async def explained() -> None:
+        said = await run(here, "explain", "KeystoneProject", f"team-a/{inside.name}@{edge}", "-o", "json")
+        assert said.json["order"]["name"] == inside.name
+        assert said.json["unread"] == []
+        said = await run(here, "explain", "KeystoneProject", f"team-b/{outside.name}@{edge}")
+        assert (said.code, "is registered for orders in team-a alone" in said.err) == (1, True)
+
+    # Nobody serves them meanwhile: the same cluster is registered under two names.
+    async with real_stack.without("watcher"), objects(real_stack, *bound_login(edge, "team-a"), cluster="target"):
+        await inside.place()
+        await outside.place()
+        try:
+            said = await doctor("team-a")
+            assert found(said, f"{edge}'s registration has all")["state"] == "ok"
+            assert [text for text in failed(said) if text.startswith(f"{edge}'s registration may not")] == []
+            said = await doctor("team-a,team-b")
+            lacks = found(said, f"{edge}'s registration may not", "keystoneprojects.c5c3.io", "in namespace team-b")
+            assert "team-a" not in lacks["text"]
+            assert "assignedNamespaces" in lacks["remedy"]
+        finally:
+            await inside.delete()
+            await outside.delete()
+    await inside.gone()
+    await outside.gone()
+
+
 async def old_enough(order: Order) -> None:
     """An order is missed only when it has had the time to get its run."""
     live = await order.live()
@@ -355,7 +422,7 @@ async def old_enough(order: Order) -> None:
 
 def test_every_right_of_the_manifests_is_asked_about() -> None:
     """Not only some of them: counted from the files by hand."""
-    needed = rights.needed("management")
+    needed = rights.needed_at_home("c5c3-system")
     assert rights.Right("openstack.k-orc.cloud", "users/status", "patch") in needed
     assert rights.Right("coordination.k8s.io", "leases", "update", "c5c3-system") in needed
-    assert rights.Right("", "secrets", "patch") in rights.needed("target")
+    assert rights.Right("", "secrets", "patch") in rights.needed_on_target([None], [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import importlib
 import io
 import json
@@ -18,10 +19,11 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 
 from activities.cluster import EXTERNAL_SECRET, KEYSTONE_PROJECT, KORC_PROJECT, LEASE, ORDER_KINDS, SECRET, Object
 from activities.clusters import BadKubeconfig
+from activities.errors import ClusterError
 from tests.replay import record
 from worker.cli import children, kubeconfig, orders, remedies, runs, show
 from worker.cli.__main__ import main
-from worker.cli.doctor.rights import needed
+from worker.cli.doctor.rights import Right, needed_at_home, needed_on_target
 from worker.cli.reach import Reach, settings
 from workflows.scaffold.naming import order_named, ownership_labels
 from workflows.scaffold.order import OrderRef
@@ -200,7 +202,7 @@ def test_labels_are_read_back_as_they_were_written() -> None:
 
 
 def test_rights_are_read_off_the_manifests_as_they_are_applied() -> None:
-    management = needed("management")
+    management = needed_at_home("c5c3-system")
     assert len(management) > 80
     assert len(set(management)) == len(management)
     (status,) = [each for each in management if each.resource == "users/status"]
@@ -209,7 +211,68 @@ def test_rights_are_read_off_the_manifests_as_they_are_applied() -> None:
     assert {each.namespace for each in management if each.verb == "update" and each.resource == "leases"} == {
         "c5c3-system"
     }
-    assert needed("target")
+    elsewhere = needed_at_home("elsewhere")
+    assert {each.namespace for each in elsewhere if each.verb == "update" and each.resource == "leases"} == {
+        "elsewhere"
+    }
+    assert len(elsewhere) == len(management)
+
+
+def test_rights_on_a_target_cluster_are_asked_where_they_are_bound() -> None:
+    everywhere = needed_on_target([None], [])
+    assert {each.namespace for each in everywhere} == {""}
+    assert not [each for each in everywhere if each.resource == "mariadbs"]
+    assert Right("c5c3.io", "keystoneprojects", "list") in everywhere
+
+    bound = needed_on_target(["team-a", "team-b"], [])
+    assert {each.namespace for each in bound} == {"team-a", "team-b"}
+    assert len(bound) == 2 * len(everywhere)
+
+    beside = set(needed_on_target(["team-a"], ["openstack"])) - set(needed_on_target(["team-a"], []))
+    assert {each.namespace for each in beside} == {"openstack"}
+    assert {(each.resource, each.verb) for each in beside} == {
+        ("mariadbs", "get"), *(("databases", verb) for verb in ("list", "watch", "create", "patch", "delete"))
+    }  # fmt: skip
+
+
+class Bound:
+    """A registration whose login may list in these namespaces alone, as an API server answers it."""
+
+    def __init__(self, namespaces: str, *may: str) -> None:
+        self.name, self.may = "edge", may
+        self.secret = {"data": {"namespaces": base64.b64encode(namespaces.encode()).decode()}}
+        self.asked: list[str | None] = []
+
+    async def get(self, name: str) -> Bound:
+        return self
+
+    async def registration(self, name: str) -> Object:
+        return self.secret
+
+    async def list(self, kind: Any, namespace: str | None) -> Object:
+        self.asked.append(namespace)
+        if namespace not in self.may:
+            raise ClusterError("list", 403, "Forbidden", "")
+        return {"items": [{**raw(), "metadata": {"name": "reporting", "namespace": namespace}}]}
+
+
+@pytest.mark.parametrize(
+    ("namespace", "asked"),
+    [(None, ["team-a", "team-b"]), ("team-b", ["team-b"]), ("team-c", [])],
+)
+async def test_a_list_looks_only_where_a_registration_lets_it(namespace: str | None, asked: list[str]) -> None:
+    edge: Any = Bound(" team-b,team-a", "team-a", "team-b")
+    found = await orders.listed(edge, [KEYSTONE_PROJECT], namespace, "edge")
+    assert edge.asked == asked
+    assert [each.namespace for each in found.orders] == asked
+    assert found.unread == ()
+
+
+async def test_without_a_limit_a_list_looks_everywhere_and_a_refusal_is_said() -> None:
+    edge: Any = Bound("", "team-a")
+    found = await orders.listed(edge, [KEYSTONE_PROJECT], None, "edge")
+    assert edge.asked == [None]
+    assert [each.what for each in found.unread] == ["keystoneprojects"]
 
 
 def test_flags_are_the_settings_and_a_bad_one_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

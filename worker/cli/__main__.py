@@ -23,12 +23,15 @@ from activities.clusters import BadKubeconfig
 from activities.errors import ClusterError
 from worker.cli import act, explain, orders, show
 from worker.cli.doctor import doctor
+from worker.cli.doctor.rights import ACCOUNT
 from worker.cli.reach import Reach, settings
 from worker.settings import BadSettings
 from worker.temporal import TemporalUnusable
 from workflows.scaffold.order import OrderRef
 
 Command = Callable[..., Awaitable[int]]
+_SETTINGS = ("temporal_address", "temporal_namespace", "task_queue", "operator_namespace")
+"""Options that stand above a setting of the same name."""
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -54,7 +57,7 @@ def command(name: str, *more: Callable[[Any], Any]) -> Callable[[Command], click
 def _ended(function: Command, given: dict[str, Any]) -> int:
     """Runs a command, and turns what can go wrong on the way into one sentence and an exit code."""
     logging.basicConfig(level=logging.ERROR, format="%(message)s")
-    flags = {name: given.pop(name) for name in ("temporal_address", "temporal_namespace", "task_queue")}
+    flags = {name: given.pop(name, None) for name in _SETTINGS}
     kubeconfig, context = given.pop("kubeconfig"), given.pop("context")
     try:
         reach = Reach(settings(**flags), kubeconfig, context, given.pop("temporal_ui") or "")
@@ -188,11 +191,13 @@ async def rotate(reach: Reach, *, place: OrderRef, timeout: float, output: str) 
 
 @command(
     "doctor",
+    click.option("--operator-namespace", metavar="NAME", help="The product's own namespace, else c5c3-system."),
+    click.option("--service-account", metavar="NAME", default="", help=f"Its ServiceAccount there, else {ACCOUNT}."),
     click.option("--stuck-after", default=600.0, show_default=True, help="Seconds that a deletion may take."),
 )
-async def doctor_(reach: Reach, *, stuck_after: float, output: str) -> int:
+async def doctor_(reach: Reach, *, service_account: str, stuck_after: float, output: str) -> int:
     """Check every dependency and right of the product, and say the remedy. Reads only."""
-    found = await doctor.examined(reach, stuck_after)
+    found = await doctor.examined(reach, service_account, stuck_after)
     show.json(found) if output == "json" else doctor.shown(show.console(), found)
     return 0 if found.healthy else 1
 

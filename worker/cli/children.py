@@ -110,12 +110,12 @@ async def _look(place: Place, kind: Kind, marks: Marks) -> tuple[list[Object], s
 def places(management: Cluster, home: Cluster, keystone: Cluster, ref: OrderRef, planes: Sequence[str]) -> list[Place]:
     """Where an order's children may be: beside its plane, beside Keystone, and beside the order itself.
 
-    planes  the plane's namespace and its Keystone's; none means that it is not known, and all are gone through
+    planes  the plane's namespace, then its Keystone's; none means that it is not known, and all are gone through
     """
     beside = [Place(cluster=management, namespace=name, kinds=LABELLED) for name in dict.fromkeys(planes)]
     beside = beside or [Place(cluster=management, namespace=None, kinds=LABELLED)]
     if keystone is not management:
-        beside += [Place(cluster=keystone, namespace=name, kinds=(DATABASE,)) for name in planes]
+        beside += [Place(cluster=keystone, namespace=name, kinds=(DATABASE,)) for name in planes[-1:]]
     kinds = _DELIVERED if home is management else (SECRET,)
     return [*beside, Place(cluster=home, namespace=ref.namespace, kinds=kinds, labelled=False)]
 

@@ -58,7 +58,12 @@ async def explained(reach: Reach, ref: OrderRef) -> Explained:
     raw: Object | None = None
     try:
         home = await clusters.get(ref.cluster)
-        raw = await home.get(ORDER_KINDS[ref.kind], ref.namespace, ref.name)
+        served = await orders.served_in(clusters, ref.cluster)
+        if served == (None,) or ref.namespace in served:
+            raw = await home.get(ORDER_KINDS[ref.kind], ref.namespace, ref.name)
+        else:
+            named = ", ".join(map(str, served))
+            unread.append(f"{ref.key}: cluster {ref.cluster} is registered for orders in {named} alone")
     except (Unregistered, BadKubeconfig, ClusterError) as error:
         if not ref.cluster:
             raise

@@ -15,6 +15,7 @@ from pydantic import Field
 from activities.cluster import KEYSTONE_SERVICE, ORDER_KINDS, Cluster, Kind, Object
 from activities.clusters import BadKubeconfig, Clusters, Unregistered
 from activities.errors import ClusterError
+from watcher.registrations import namespaces_of
 from worker.cli.reach import MANAGEMENT
 from workflows.api.meta import Condition, Meta, Model, find
 from workflows.scaffold.order import OrderRef
@@ -78,15 +79,25 @@ async def listed(clusters: Clusters, kinds: Sequence[Kind], namespace: str | Non
     return Listed(orders=tuple(orders), unread=(*unread, *(each for one in found for each in one.unread)))
 
 
+async def served_in(clusters: Clusters, name: str) -> tuple[str | None, ...]:
+    """The namespaces whose orders are served on a cluster: all (None), or those that its registration is limited to."""
+    limits = namespaces_of(await clusters.registration(name)) if name else None
+    return tuple(limits) if limits else (None,)
+
+
 async def _of_cluster(clusters: Clusters, name: str, kinds: Sequence[Kind], namespace: str | None) -> Listed:
     try:
         cluster = await clusters.get("" if name == MANAGEMENT else name)
+        served = await served_in(clusters, cluster.name)
     except (Unregistered, BadKubeconfig, ClusterError) as error:
         return Listed(unread=(Unread(cluster=name, what="the cluster", error=str(error)),))
     kinds = [kind for kind in kinds if not (cluster.name and kind in AT_HOME)]
-    found = await asyncio.gather(*(_of_kind(cluster, name, kind, namespace) for kind in kinds))
+    if namespace is not None:
+        served = (namespace,) if served == (None,) or namespace in served else ()
+    looks = [(kind, each) for kind in kinds for each in served]
+    found = await asyncio.gather(*(_of_kind(cluster, name, *look) for look in looks))
     unread = [each for one in found for each in one.unread]
-    if len(unread) == len(kinds) > 1 and all("no answer" in each.error for each in unread):
+    if len(unread) == len(looks) > 1 and all("no answer" in each.error for each in unread):
         unread = [Unread(cluster=name, what="the cluster", error=unread[0].error)]
     return Listed(orders=tuple(order for one in found for order in one.orders), unread=tuple(unread))
 

@@ -19,9 +19,12 @@ from worker.cli.reach import MANAGEMENT, Reach
 from worker.temporal import TemporalUnusable
 
 
-async def examined(reach: Reach, stuck_after: float) -> Diagnosis:
-    """Every check. The cluster's are left out when the cluster cannot be reached, Temporal's likewise."""
-    (client, served), (found, checks) = await asyncio.gather(_temporal(reach), _clusters(reach, stuck_after))
+async def examined(reach: Reach, account: str, stuck_after: float) -> Diagnosis:
+    """Every check. The cluster's are left out when the cluster cannot be reached, Temporal's likewise.
+
+    account  the product's ServiceAccount, empty when nobody said
+    """
+    (client, served), (found, checks) = await asyncio.gather(_temporal(reach), _clusters(reach, account, stuck_after))
     if client is not None and found is not None:
         try:
             served += await temporal.runs_of(client, reach.settings.task_queue, found)
@@ -41,7 +44,7 @@ async def _temporal(reach: Reach) -> tuple[Client | None, list[Check]]:
         return None, [fail("temporal", f"Temporal does not say: {error.message}")]
 
 
-async def _clusters(reach: Reach, stuck_after: float) -> tuple[Listed | None, list[Check]]:
+async def _clusters(reach: Reach, account: str, stuck_after: float) -> tuple[Listed | None, list[Check]]:
     try:
         clusters = await reach.clusters()
         who = await rights.who(clusters.management)
@@ -49,7 +52,7 @@ async def _clusters(reach: Reach, stuck_after: float) -> tuple[Listed | None, li
         return None, [fail("management", str(error), "see --kubeconfig and --context, and that the API server answers")]
     every = await asyncio.gather(
         asked("management", management.checks(clusters.management, reach.settings)),
-        asked("rights", rights.checks(clusters.management, reach.settings, who)),
+        asked("rights", rights.checks(clusters.management, reach.settings.operator_namespace, account, who)),
         asked("targets", targets.checks(clusters)),
         asked("planes", planes.checks(clusters)),
         asked("orders", leftovers.children(clusters)),

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
-from activities.cluster import CONTROL_PLANE, DATABASE, LEASE, ORDER_KINDS, Cluster, Kind, Object
+from activities.cluster import DATABASE, LEASE, ORDER_KINDS, Cluster, Kind, Object
 from activities.clusters import BadKubeconfig, Clusters, Unregistered
 from activities.errors import ClusterError, NotServed
 from worker.cli.children import LABELLED
 from worker.cli.doctor.check import ASK, Check, fail, ok, warn
+from worker.cli.doctor.planes import planes_of
 from worker.cli.orders import AT_HOME, Order, age
-from workflows.api.controlplane import ControlPlane
 from workflows.api.korc import GROUP
 from workflows.scaffold.naming import order_named
 from workflows.scaffold.order import OrderRef
@@ -36,7 +36,11 @@ async def children(clusters: Clusters) -> list[Check]:
         for order in ORDER_KINDS.values()
     ]
     listed = await asyncio.gather(*(_labelled(*look) for look in looks))
-    hidden = dict.fromkeys(kind.plural for (_, kind, _, _), items in zip(looks, listed, strict=True) if items is None)
+    hidden: dict[str, dict[str, None]] = {}
+    for (cluster, kind, _, namespace), items in zip(looks, listed, strict=True):
+        if items is None:
+            place = (namespace or "all namespaces") + (f" on cluster {cluster.name}" if cluster.name else "")
+            hidden.setdefault(place, {})[kind.plural] = None
     suspects = [
         (cluster, kind, item, ref)
         for (cluster, kind, order, _), items in zip(looks, listed, strict=True)
@@ -45,7 +49,7 @@ async def children(clusters: Clusters) -> list[Check]:
     ]
     refs = {ref for *_, ref in suspects}
     answers = dict(zip(refs, await asyncio.gather(*(_whether(clusters, ref) for ref in refs)), strict=True))
-    found = [warn(AREA, f"you may not list {', '.join(hidden)} in all namespaces", ASK)] if hidden else []
+    found = [warn(AREA, f"you may not list {', '.join(kinds)} in {place}", ASK) for place, kinds in hidden.items()]
     for cluster, kind, item, ref in suspects:
         if (gone := answers[ref]) and await _still(cluster, kind, item):
             found.append(_left(cluster, kind, item, ref, gone))
@@ -55,8 +59,7 @@ async def children(clusters: Clusters) -> list[Check]:
 async def _beside_keystones(clusters: Clusters) -> list[Place]:
     """Where Databases are, of planes that have their Keystone on a target cluster. Elsewhere anybody may label one."""
     found: list[Place] = []
-    for raw in (await clusters.management.list(CONTROL_PLANE))["items"]:
-        plane = ControlPlane.model_validate(raw)
+    for plane in await planes_of(clusters):
         if plane.keystone_cluster:
             with suppress(Unregistered, BadKubeconfig, ClusterError):  # said where planes are looked at
                 cluster = await clusters.get(plane.keystone_cluster)
@@ -65,16 +68,18 @@ async def _beside_keystones(clusters: Clusters) -> list[Place]:
 
 
 async def _labelled(cluster: Cluster, kind: Kind, order: Kind, namespace: str | None) -> list[Object] | None:
-    """None when they may not, or cannot, be listed there."""
+    """None when they may not be listed there."""
     labels = {f"c5c3.io/{order.kind.lower()}-name": None}
     try:
         listed = await cluster.list(kind, namespace, labels=labels, metadata_only=True)
     except NotServed:
         return []
     except ClusterError as error:
-        if error.status != 403 and not cluster.name:
-            raise
-        return None
+        if error.status == 403:
+            return None
+        if cluster.name:
+            return []  # said where target clusters are looked at
+        raise
     return list(listed["items"])
 
 

@@ -26,7 +26,8 @@ from workflows.scaffold.naming import WATCHER_LEASE
 AREA = "management"
 OURS = (*ORDER_KINDS.values(), KEYSTONE_ROLE_ASSIGNMENT, KEYSTONE_APPLICATION_CREDENTIAL)
 _INSTALL = {
-    "c5c3.io": "kubectl apply --server-side -f deploy/crds/ (ControlPlane's comes with its operator)",
+    "c5c3.io": "helm upgrade the chart (crds.install=true), or without Helm: kubectl apply --server-side -f"
+    " deploy/crds/ (ControlPlane's comes with its operator)",
     "openstack.k-orc.cloud": "install K-ORC with its CustomResourceDefinitions",
     "external-secrets.io": "install External Secrets",
     "generators.external-secrets.io": "install External Secrets with its generators",

@@ -39,9 +39,13 @@ AREA = "planes"
 _SECONDS = 5.0
 
 
-async def checks(clusters: Clusters) -> list[Check]:
+async def planes_of(clusters: Clusters) -> list[ControlPlane]:
     listed = (await clusters.management.list(CONTROL_PLANE))["items"]
-    planes = [ControlPlane.model_validate(each) for each in listed]
+    return [ControlPlane.model_validate(each) for each in listed]
+
+
+async def checks(clusters: Clusters) -> list[Check]:
+    planes = await planes_of(clusters)
     if not planes:
         return [warn(AREA, "there is no ControlPlane", "create one: every order names the plane that serves it")]
     parts: tuple[Callable[[Clusters, ControlPlane], Awaitable[list[Check]]], ...] = (_credential, _stores, _database)

@@ -6,6 +6,7 @@ The registration is the product's own login there, so its rights are asked about
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 from activities.cluster import (
     KEYSTONE_APPLICATION_CREDENTIAL,
@@ -15,24 +16,32 @@ from activities.cluster import (
 )
 from activities.clusters import BadKubeconfig, Clusters, Unregistered
 from activities.errors import ClusterError
+from worker.cli import orders
 from worker.cli.doctor import management, rights
 from worker.cli.doctor.check import Check, fail, ok
+from worker.cli.doctor.planes import planes_of
+from workflows.api.controlplane import ControlPlane
 
 AREA = "targets"
 KINDS = (KEYSTONE_PROJECT, MARIADB_DATABASE, KEYSTONE_ROLE_ASSIGNMENT, KEYSTONE_APPLICATION_CREDENTIAL)
+_WIDEN = "add it to the list under the key namespaces of the Secret {}: changes of Databases there are not heard of"
 
 
 async def checks(clusters: Clusters) -> list[Check]:
     names = await clusters.registered()
     if not names:
         return [ok(AREA, "no target cluster is registered")]
-    found = await asyncio.gather(*(_one(clusters, name) for name in names))
+    planes: list[ControlPlane] = []
+    with suppress(ClusterError):  # said where planes are looked at
+        planes = await planes_of(clusters)
+    found = await asyncio.gather(*(_one(clusters, name, planes) for name in names))
     return [check for one in found for check in one]
 
 
-async def _one(clusters: Clusters, name: str) -> list[Check]:
+async def _one(clusters: Clusters, name: str, planes: list[ControlPlane]) -> list[Check]:
     try:
         cluster = await clusters.get(name)
+        served = await orders.served_in(clusters, name)
         who = await rights.who(cluster)
     except (Unregistered, BadKubeconfig) as error:
         return [fail(AREA, f"{name} cannot be used: {error}", "mend the kubeconfig in the Secret that registers it")]
@@ -44,6 +53,11 @@ async def _one(clusters: Clusters, name: str) -> list[Check]:
         remedy = f"see that its API server is reachable from here; or deregister it: delete the Secret {name}"
         return [fail(AREA, f"{name} does not answer: {error}", remedy)]
     found = [ok(AREA, f"{name} answers, to {who}")]
-    found += await management.served(AREA, cluster, KINDS, "default")
-    found += await rights.granted(AREA, cluster, rights.needed("target"), None, "target", f"{name}'s registration")
-    return found
+    found += await management.served(AREA, cluster, KINDS, served[0] or "default")
+    keystones = {plane.keystone_namespace: plane.key for plane in planes if plane.keystone_cluster == name}
+    found += [
+        fail(AREA, f"{name} is not registered for {namespace}, where {plane} has its Keystone", _WIDEN.format(name))
+        for namespace, plane in keystones.items()
+        if None not in served and namespace not in served
+    ]
+    return [*found, *await rights.on_target(AREA, cluster, served, list(keystones))]
