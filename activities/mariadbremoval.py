@@ -37,7 +37,7 @@ class Withdrawal:
     async def made(self, given: Given, pen: Pen) -> Removal:
         """Leases and role, then the children in order; what was issued meanwhile is revoked before the end."""
         store = bao_of(given.management, given.plane.store_ref, given.plane.namespace)
-        bao = await _if_served(given, store) or Bao()
+        bao = await _if_served(given, store)  # None where nothing can say any more where OpenBao is
         try:
             around = await self._around(given)
         except ClusterError:
@@ -55,7 +55,7 @@ class Withdrawal:
             withdrawn = await self._withdraw(given, bao, pen)
             await _if_served(given, projection.follow(given.plane.keystone_namespace, (removal.DATABASE,)))
             if self._judged(given, projection.seen).do:  # once: later passes only wait
-                self._say(given, withdrawn=withdrawn)
+                self._say(given, bao, withdrawn=withdrawn)
             removing = await projection.drive(lambda seen: self._judged(given, seen))
         if removing.left:
             return Removal(left=removing.left)
@@ -91,15 +91,15 @@ class Withdrawal:
             raise ClusterError(f"reaching Keystone's cluster {cluster}", 0, "Unregistered", str(error)) from None
         return {removal.DATABASE: keystone, removal.DELIVERED: given.home}
 
-    async def _withdraw(self, given: Given, bao: Bao, pen: Pen, seconds: float = 60.0) -> bool:
+    async def _withdraw(self, given: Given, bao: Bao | None, pen: Pen, seconds: float = 60.0) -> bool:
         """Revokes all that the role has issued, which drops its SQL users, and only then deletes the role (D10).
 
-        False when the certificate is gone by which OpenBao would let us in.
+        False when the certificate is gone by which OpenBao would let us in, or nobody knows where it is.
         """
         namespace = given.task.order.plane_namespace
         role = children.role_name(given.task.ref, namespace)
         client = await given.management.get(SECRET, namespace, children.CLIENT)
-        if not complete(client):
+        if bao is None or not complete(client):
             return False
         try:
             async with self._openbao.session(bao, values(client), until(pen, seconds)) as session:
@@ -112,12 +112,13 @@ class Withdrawal:
             raise OpenBaoError(text, error.status, passing=error.passing) from None
         return True
 
-    def _say(self, given: Given, *, withdrawn: bool) -> None:
+    def _say(self, given: Given, bao: Bao | None, *, withdrawn: bool) -> None:
         role = children.role_name(given.task.ref, given.task.order.plane_namespace)
         if withdrawn:
             _log.info("leases revoked and role deleted", extra={**given.log, "role": role})
             return
-        text = f'the OpenBao client certificate is gone; leaving database role "{role}" to its TTLs'
+        why = "the OpenBao client certificate is gone" if bao else "no secret store says where OpenBao is"
+        text = f'{why}; leaving database role "{role}" to its TTLs'
         _log.warning(text, extra=given.log)
 
     async def fail_open(self, given: Given, pen: Pen) -> None:
@@ -136,7 +137,7 @@ class Withdrawal:
                 given.management, {"kind": "ClusterSecretStore", "name": "openbao-cluster-store"}, namespace
             )
             # An OpenBao that does not answer must leave the time to issue the deletes.
-            self._say(given, withdrawn=await self._withdraw(given, bao, pen, _WITHOUT_PLANE_SECONDS))
+            self._say(given, bao, withdrawn=await self._withdraw(given, bao, pen, _WITHOUT_PLANE_SECONDS))
 
         async def sweep(kind: str) -> None:
             async with given.projection(pen, {removal.DELIVERED: given.home}) as projection:

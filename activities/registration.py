@@ -127,11 +127,17 @@ class Given(Job):
         """The judge of what goes: all children of these kinds, or of a block that was read what it does not declare."""
         spec, ref = self.spec, self.task.ref
 
+        def bound(seen: Seen) -> str:
+            """The Domain that user and project refer to stays with them, whatever the spec calls it by now."""
+            return identity.bound_to(self.reg, spec.account, seen) if spec.account else ""
+
         def judge(seen: Seen) -> Removing:
             gone = block.replaced(seen).names if block is not None else frozenset()
 
             def stays(name: str) -> bool:
-                return block is not None and name not in gone and sweep.keeps(ref, spec, name)
+                if block is None or name in gone:
+                    return False
+                return sweep.keeps(ref, spec, name) or (spec.account is not None and name == bound(seen))
 
             return judge_removal(kinds, self.marks, self.task.plane, seen, stays)
 
@@ -154,7 +160,7 @@ class Given(Job):
         first = decision.verdict.status and not gates.swept(order.status, order.generation, block.name)
         begins = block.begins and not block.replaced(projection.seen).names
         if pen is not None and order.generation > 1 and (first or begins):
-            kept = identity.claimed(block.name, self.reg, self.spec)
+            kept = identity.telling(block.name, self.reg, self.spec, projection.seen)
             await self.drop_claims(pen, *_CLAIMED[block.name], keep=kept)
 
     async def drop_claims(self, pen: Pen | None, *kinds: str, keep: Collection[str] = ()) -> None:

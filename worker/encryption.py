@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,8 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from temporalio.api.common.v1 import Payload
 from temporalio.converter import PayloadCodec
+
+_log = logging.getLogger(__name__)
 
 NONE = "none"
 """In place of a key's id: seal nothing, but go on reading what is sealed."""
@@ -50,7 +53,7 @@ class Sealed(PayloadCodec):
     async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
         if self._active is None:
             return list(payloads)
-        return [self._seal(self._active, each) for each in payloads]
+        return [self._seal(self._active, each) for each in payloads]  # by a key that is kept though its file may go
 
     async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
         return [
@@ -66,7 +69,7 @@ class Sealed(PayloadCodec):
         name = payload.metadata[_KEY_ID]
         key_id = name.decode(errors="replace")
         if key_id not in self._keys:
-            self._keys = await asyncio.to_thread(read_keys, self._folder)
+            self._keys = {**self._keys, **await self._there()}
         if (key := self._keys.get(key_id)) is None:
             raise CannotOpen(
                 f"a payload is encrypted with key {key_id!r}, and {self._folder} has no file of that name: put it back"
@@ -78,6 +81,14 @@ class Sealed(PayloadCodec):
             raise CannotOpen(
                 f"a payload is not encrypted with what is in {self._folder / key_id} now: put the former key back"
             ) from None
+
+    async def _there(self) -> Mapping[str, bytes]:
+        """What the folder has now; where it cannot be read, what is missing is said of the payload."""
+        try:
+            return await asyncio.to_thread(read_keys, self._folder)
+        except BadKeys as error:
+            _log.warning("the payload keys could not be read anew: %s", error)
+            return {}
 
 
 def read_keys(folder: Path) -> Mapping[str, bytes]:

@@ -56,13 +56,19 @@ def data_converter(settings: ConnectionSettings) -> DataConverter:
 
 
 async def connect(
-    settings: ConnectionSettings, *, identity: str, runtime: Runtime | None = None, wait: bool = True
+    settings: ConnectionSettings,
+    *,
+    identity: str,
+    runtime: Runtime | None = None,
+    wait: bool = True,
+    converter: DataConverter | None = None,
 ) -> Client:
     """A client of a server that answered and has our namespace.
 
-    wait  for the server, for as long as it takes; else one that does not answer cannot be used
+    wait       for the server, for as long as it takes; else one that does not answer cannot be used
+    converter  of a client that this one takes over from; by default as the settings say
     """
-    converter = await asyncio.to_thread(data_converter, settings)
+    written = converter or await asyncio.to_thread(data_converter, settings)
     pause = 1.0
     while True:
         try:
@@ -72,7 +78,7 @@ async def connect(
                 namespace=settings.temporal_namespace,
                 api_key=shown.api_key,
                 tls=shown.tls,
-                data_converter=converter,
+                data_converter=written,
                 interceptors=[Tracing()],
                 connect_timeout=timedelta(seconds=5),
                 identity=identity,
@@ -112,7 +118,10 @@ async def follow_credentials(settings: ConnectionSettings, client: Client, use: 
         try:
             now = await asyncio.to_thread(credentials.read, settings)
             if now.tls != held.tls:
-                client = await connect(settings, identity=client.identity, runtime=held.runtime)
+                # New TLS files choose no other payload key: what is in the folder of keys may be half-way through.
+                client = await connect(
+                    settings, identity=client.identity, runtime=held.runtime, converter=client.data_converter
+                )
                 use(client)
                 _log.info("the TLS files have changed: connected to Temporal with the new ones")
             elif now.api_key != held.api_key:
@@ -120,6 +129,9 @@ async def follow_credentials(settings: ConnectionSettings, client: Client, use: 
                 _log.info("the API key has changed: Temporal is shown the new one")
         except (BadCredentials, TemporalUnusable) as error:
             _log.warning("what lets us in at Temporal has changed and cannot be used, the former stays: %s", error)
+        except Exception as error:
+            # Whatever it is, the next look may find it gone; without looks, a certificate would run out unseen.
+            _log.warning("what lets us in at Temporal could not be looked at: %s", type(error).__name__)
 
 
 async def check_search_attributes(client: Client) -> None:

@@ -48,6 +48,12 @@ def there(user: Account = USER, entry: Catalog = ENTRY, **admin: Any) -> Live:
     return live
 
 
+def held(user: Account = USER) -> frozenset[str]:
+    """What an order holds that made such an account."""
+    reg = registration()
+    return frozenset({children.user_claim(reg, user), children.project_claim(reg, user)})
+
+
 def replaced(live: Live, user: Account, claims: Claims = frozenset()) -> Replaced:
     return identity.replaced("account", live.reg, spec(None, user), live.seen, claims)
 
@@ -73,8 +79,9 @@ def test_what_is_declared_is_no_other(claims: Claims) -> None:
 @pytest.mark.row("S13")
 def test_another_user_goes_with_its_passwords_and_bindings_before_the_new_one_is_probed() -> None:
     live, new = there(), account("reader", create=True, userName="newer")
-    assert replaced(live, new).names == BOUND
-    decision = judged(live, new)
+    assert replaced(live, new, held()).names == BOUND
+    assert replaced(live, new) == Replaced(), "who claimed nothing did not make it under that name"
+    decision = judged(live, new, held())
     assert decision.verdict.reason == "WaitingForServiceAccounts"
     assert "user 'images'" in decision.verdict.message
     assert does(decision) == [
@@ -86,7 +93,7 @@ def test_another_user_goes_with_its_passwords_and_bindings_before_the_new_one_is
     for body in (delivery.password_secret(live.reg, 1), children.assignment(live.reg, "reader"),
                  children.user(live.reg, USER, 1, None)):  # fmt: skip
         live.drop(body)
-    assert (Act.CREATE, "User", f"{P}user-probe") in does(judged(live, new))
+    assert (Act.CREATE, "User", f"{P}user-probe") in does(judged(live, new, held()))
 
 
 @pytest.mark.row("S13")
@@ -105,15 +112,17 @@ def test_another_user_goes_with_its_passwords_and_bindings_before_the_new_one_is
 def test_another_project_or_domain_goes_with_the_user(
     before: dict[str, Any], after: dict[str, Any], names: set[str]
 ) -> None:
-    live = there(account("reader", **{"create": True, **before}))
-    assert replaced(live, account("reader", **{"create": True, **after})).names == names | BOUND
+    former = account("reader", **{"create": True, **before})
+    found = replaced(there(former), account("reader", **{"create": True, **after}), held(former))
+    assert found.names == names | BOUND
 
 
 @pytest.mark.row("S13")
 def test_another_service_goes_with_its_endpoints() -> None:
     live = there()
     for new in (catalog(serviceName="newer"), catalog(serviceType="volume")):
-        gone = identity.replaced("catalog", live.reg, spec(new, None), live.seen, frozenset())
+        made = frozenset({children.service_claim(live.reg, ENTRY)})
+        gone = identity.replaced("catalog", live.reg, spec(new, None), live.seen, made)
         assert gone.names == {f"{P}service", f"{P}endpoint-public"}
         kinds, marks = sweep.KINDS["catalog"], children.marks(live.reg.order, live.reg.uid)
         swept = judge_removal(kinds, marks, live.reg.plane, live.seen, lambda name: name == f"{P}service-probe")
@@ -129,21 +138,24 @@ def test_what_somebody_edited_is_put_right_where_the_order_holds_the_claim() -> 
     edited = children.user(live.reg, account(create=True, userName="theirs"), 1, "1")
     live.put(edited, *DONE, id_="user-0")
     assert replaced(live, USER, frozenset({children.user_claim(live.reg, USER)})) == Replaced()
-    assert replaced(live, USER).names == BOUND, "without a claim nobody can tell"
+    assert replaced(live, USER) == Replaced(), "nor does a user go where nothing is claimed at all"
     service = children.service(live.reg, catalog(serviceName="theirs"))
     live.put(service, *DONE, id_="service-0")
-    held = frozenset({children.service_claim(live.reg, ENTRY)})
-    assert identity.replaced("catalog", live.reg, spec(ENTRY, None), live.seen, held) == Replaced()
+    ours = frozenset({children.service_claim(live.reg, ENTRY)})
+    assert identity.replaced("catalog", live.reg, spec(ENTRY, None), live.seen, ours) == Replaced()
+    assert identity.replaced("catalog", live.reg, spec(ENTRY, None), live.seen, frozenset()) == Replaced()
 
 
 def test_a_name_that_keystone_takes_for_the_same_is_no_other() -> None:
     assert replaced(there(), account("reader", create=True, userName="IMAGES")) == Replaced()
 
 
-def test_an_import_is_what_it_has_found_and_not_what_it_was_asked() -> None:
+def test_an_import_is_what_it_was_asked_and_has_found() -> None:
     referenced = account("reader")
     live = there(referenced)
     asked = children.project(live.reg, account(project="theirs"))
+    live.put(children.project(live.reg, referenced), *DONE, id_="project-0", resource={"name": "renamed-since"})
+    assert replaced(live, referenced, held(referenced)) == Replaced(), "a rename in Keystone is nobody's other order"
     live.put(asked, *DONE, id_="project-0", resource={"name": "service"})
     assert replaced(live, referenced) == Replaced()
     live.put(asked, *DONE, id_="project-0", resource={"name": "theirs"})
@@ -172,3 +184,13 @@ def test_strangers_objects_are_nobodys_identity() -> None:
     body = children.user(live.reg, account(userName="other"), 1, "1")
     live.put(body, *DONE, id_="x", labels={})
     assert replaced(live, USER) == Replaced()
+
+
+def test_a_domain_that_was_renamed_in_keystone_takes_nothing_along() -> None:
+    named = account("reader", create=True, domainName="corp")
+    live = there(named)
+    body = children.domain(live.reg, named)
+    assert body is not None
+    live.put(body, *DONE, id_="domain-0", resource={"name": "corp-new"})
+    assert replaced(live, named, frozenset()) == Replaced()
+    assert replaced(live, named, held(named)) == Replaced()

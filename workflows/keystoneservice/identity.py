@@ -19,7 +19,8 @@ from workflows.scaffold.naming import claim_name, keystone_name_key
 Claims = frozenset[str] | None
 """Which the order holds of the claims that tell. None before they were read: what may stand for another identity does.
 
-A child that differs while the order holds the claim of what it declares was edited by somebody, and is put right.
+A child goes only if the order holds the claim of what it stands for: then the order made it under that name. One that
+differs otherwise was edited by somebody, or comes from the reference operator, which claims nothing: it is put right.
 """
 
 
@@ -46,7 +47,10 @@ def claimed(block: str, reg: Registration, spec: KeystoneServiceSpec) -> tuple[s
 
 def telling(block: str, reg: Registration, spec: KeystoneServiceSpec, seen: Seen) -> tuple[str, ...]:
     """The claims that tell whether what differs is another."""
-    former = _former_claims(reg, spec.account, seen) if block == "account" and spec.account else ()
+    if block == "catalog":
+        former = _former_service_claim(reg, spec.catalog, seen) if spec.catalog else ()
+    else:
+        former = _former_claims(reg, spec.account, seen) if spec.account else ()
     return (*claimed(block, reg, spec), *former)
 
 
@@ -54,7 +58,9 @@ def _replaced_catalog(reg: Registration, catalog: Catalog, seen: Seen, claims: C
     """The service under another name or type, with its endpoints."""
     wanted = children.service(reg, catalog)
     live, declared = _resource(_own(reg, wanted, seen)), wanted["spec"]["resource"]
-    if live is None or claims or all(live.get(field) == declared[field] for field in ("type", "name")):
+    if live is None or all(live.get(field) == declared[field] for field in ("type", "name")):
+        return Replaced()
+    if claims is not None and claims.isdisjoint(_former_service_claim(reg, catalog, seen)):
         return Replaced()
     was = f"service {live.get('name')!r} of type {live.get('type')!r}"
     return Replaced(names=_names(reg, seen, "service", "endpoint-"), was=was)
@@ -65,11 +71,12 @@ def _replaced_account(reg: Registration, account: Account, seen: Seen, claims: C
     project, user = children.project(reg, account), children.user(reg, account, 1, None)
     same_user, same_project = (claim in (claims or ()) for claim in _claimed(reg, account))
     same_project = same_project and account.project.create  # nobody holds one for a project that is only referred to
-    was = [] if same_project or same_user else _domain(reg, account, seen, claims)
+    known = claims is None or not claims.isdisjoint(_former_claims(reg, account, seen))
+    was = [] if same_project or same_user or not known else _domain(reg, account, seen, claims)
     names = ["domain"] if was else []
-    was += _another(_own(reg, project, seen), project, same=same_project, whatever=bool(was))
+    was += _another(_own(reg, project, seen), project, same=same_project, known=known, whatever=bool(was))
     names += ["project"] if was else []
-    was += _another(_own(reg, user, seen), user, same=same_user, whatever=bool(was))
+    was += _another(_own(reg, user, seen), user, same=same_user, known=known, whatever=bool(was))
     if not was:
         return Replaced()
     return Replaced(names=_names(reg, seen, *names, "user", "password-v", "assign-"), was=", ".join(was))
@@ -106,32 +113,52 @@ def _claimed(reg: Registration, account: Account) -> tuple[str, str]:
     return children.user_claim(reg, account), children.project_claim(reg, account)
 
 
+def _former_service_claim(reg: Registration, catalog: Catalog, seen: Seen) -> tuple[str, ...]:
+    """What the live service would be claimed by."""
+    live = _resource(_own(reg, children.service(reg, catalog), seen))
+    if live is None:
+        return ()
+    there = catalog.model_copy(update={"service_type": str(live.get("type")), "service_name": str(live.get("name"))})
+    return (children.service_claim(reg, there),)
+
+
 def _former_claims(reg: Registration, account: Account, seen: Seen) -> tuple[str, ...]:
-    """What the live user and project would be claimed by in the domain that the plane has as its admin domain now."""
+    """What the live user and project would be claimed by, in the domain that the plane has as its admin domain now and
+    in that of the account's own import."""
+    own = {"kind": "Domain", "metadata": {"name": children.domain_name(reg.order), "namespace": reg.plane.namespace}}
+    asked = (_resource(_own(reg, own, seen)) or {}).get("name")
+    domains = (reg.plane.admin_domain, *((str(asked),) if asked else ()))
     bodies = (children.user(reg, account, 1, None), children.project(reg, account))
     live = [(body["kind"], _resource(_own(reg, body, seen))) for body in bodies]
     return tuple(
-        claim_name(reg.plane.key, kind, reg.plane.admin_domain, str(resource.get("name") or ""))
+        claim_name(reg.plane.key, kind, domain, str(resource.get("name") or ""))
+        for domain in domains
         for kind, resource in live
         if resource is not None
     )
 
 
-def _another(live: KorcObject | None, wanted: Body, *, same: bool = False, whatever: bool = False) -> list[str]:
+def _another(
+    live: KorcObject | None, wanted: Body, *, same: bool = False, known: bool = True, whatever: bool = False
+) -> list[str]:
     """Whether the child stands for something else than what is wanted, in words. Keystone's names are compared as it
-    compares them, and what an import has found counts, not what it was asked.
+    compares them. An import stands for another only if it asked for that and found it: what it found may have been
+    renamed since, and what it asks may have been edited.
 
     same      the order holds the claim of what is wanted, so another name on it is somebody's edit
+    known     the order holds a claim of what is there
     whatever  it goes in any case, for what it refers to goes
     """
     resource = _resource(live)
     if live is None or resource is None:
         return []
     declared = _resource_of(wanted["spec"])
-    name = str((live.status.resource.get("name") if "import" in live.spec else "") or resource.get("name") or "")
+    name, imported = str(resource.get("name") or ""), "import" in live.spec
+    found = str(live.status.resource.get("name") or "") if imported else ""
     policy = live.spec.get("managementPolicy", "managed") != wanted["spec"]["managementPolicy"]
-    found = bool(live.status.id) or "import" not in live.spec
-    differs = found and not same and keystone_name_key(name) != keystone_name_key(declared["name"])
+    wants = keystone_name_key(declared["name"])
+    differs = not same and keystone_name_key(name) != wants and (not found or keystone_name_key(found) != wants)
+    differs = differs and ((imported and bool(live.status.id)) or (not imported and known))
     return [f"{wanted['kind'].lower()} {name!r}"] if whatever or policy or differs else []
 
 
