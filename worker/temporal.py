@@ -68,7 +68,8 @@ async def connect(
     wait       for the server, for as long as it takes; else one that does not answer cannot be used
     converter  of a client that this one takes over from; by default as the settings say
     """
-    written = converter or await asyncio.to_thread(data_converter, settings)
+    if converter is None:
+        converter = await asyncio.to_thread(data_converter, settings)
     pause = 1.0
     while True:
         try:
@@ -78,7 +79,7 @@ async def connect(
                 namespace=settings.temporal_namespace,
                 api_key=shown.api_key,
                 tls=shown.tls,
-                data_converter=written,
+                data_converter=converter,
                 interceptors=[Tracing()],
                 connect_timeout=timedelta(seconds=5),
                 identity=identity,

@@ -10,7 +10,7 @@ from activities.cluster import KEYSTONE_PROJECT
 from tests.audit import Audit, writes
 from tests.lawless import an_order, without_rules
 from tests.product import Product
-from tests.world import TARGET
+from tests.world import TARGET, until
 from workflows.keystoneproject import reasons
 from workflows.scaffold.order import OrderRef
 
@@ -46,7 +46,12 @@ async def test_the_longest_name_is_served_and_two_of_one_name_have_different_chi
         here, there = await world.order(name, "here"), await world.order(name, "there", cluster=TARGET)
         for ref in (here, there):
             await product.reads(ref, reasons.PROVISIONED)
+        wanted = sorted([world.project_of(here), world.project_of(there)])
+
+        async def alone() -> bool:  # the probes are on their way out
+            return await world.names() == wanted
+
+        await until(alone)
     names = await world.names()
-    assert names == sorted([world.project_of(here), world.project_of(there)])
     assert len(set(names)) == 2
     assert all(len(each) <= 253 for each in names)
