@@ -123,16 +123,16 @@ def _former_service_claim(reg: Registration, catalog: Catalog, seen: Seen) -> tu
 
 
 def _former_claims(reg: Registration, account: Account, seen: Seen) -> tuple[str, ...]:
-    """What the live user and project would be claimed by, in the domain that the plane has as its admin domain now and
-    in that of the account's own import."""
-    own = {"kind": "Domain", "metadata": {"name": children.domain_name(reg.order), "namespace": reg.plane.namespace}}
-    asked = (_resource(_own(reg, own, seen)) or {}).get("name")
-    domains = (reg.plane.admin_domain, *((str(asked),) if asked else ()))
+    """What the live user and project are claimed by: in the domain of the account's own import if they refer to it,
+    else in the plane's admin domain, as it is called now."""
+    own = children.domain_name(reg.order)
+    imported = {"kind": "Domain", "metadata": {"name": own, "namespace": reg.plane.namespace}}
+    asked = (_resource(_own(reg, imported, seen)) or {}).get("name")
+    domain = str(asked) if asked and bound_to(reg, account, seen) == own else reg.plane.admin_domain
     bodies = (children.user(reg, account, 1, None), children.project(reg, account))
     live = [(body["kind"], _resource(_own(reg, body, seen))) for body in bodies]
     return tuple(
         claim_name(reg.plane.key, kind, domain, str(resource.get("name") or ""))
-        for domain in domains
         for kind, resource in live
         if resource is not None
     )
