@@ -37,7 +37,9 @@ STORES = "secretstores.external-secrets.io"
 
 def found(said: Said, *words: str) -> Object:
     """The one check whose text has these words."""
-    (check,) = [each for each in said.json["checks"] if all(word in each["text"] for word in words)]
+    matching = [each for each in said.json["checks"] if all(word in each["text"] for word in words)]
+    assert len(matching) == 1, (words, [each["text"] for each in said.json["checks"] if each["state"] != "ok"])
+    (check,) = matching
     return dict(check)
 
 
