@@ -129,6 +129,8 @@ class KeystoneService(Run):
         """Why no password can be rotated now; None when one can."""
         if self._closing:
             return f"this run of {self.ref.key} is over; ask again"
+        if not self.order.uid:  # the first pass of a run may fail to read it
+            return f"{self.ref.key} could not be read yet ({self.describe().note}); ask again"
         if not self.order.spec.get("account"):
             return f"{self.ref.key} declares no account, so there is no password to rotate"
         if self.order.paused:
