@@ -127,7 +127,7 @@ async def test_trouble_that_is_expected_is_told_in_sentences(ground: Estate, pla
     await order.is_ready(120)
     lines = log.lines(order.workflow_id)
     failed = [
-        line for line in lines if line["message"].startswith("the step failed (OpenBaoError): OpenBao gave no answer")
+        line for line in lines if line["message"].startswith("the step failed (OpenBaoError): OpenBao answered 503")
     ]
     assert failed
     assert all(line["level"] == "WARNING" for line in failed)
