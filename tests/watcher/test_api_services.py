@@ -44,10 +44,9 @@ class Services:
         self.near, self.far = place.namespace, f"{place.namespace}-b"
 
     async def order(self, ref: OrderRef) -> Object:
-        spec = {
-            "controlPlaneRef": {"name": self.place.plane, "namespace": PLANE_NAMESPACE},
-            "catalog": {"serviceType": "image"},
-        }
+        catalog, account = (block.model_dump(mode="json", by_alias=True, exclude_unset=True) for block in FULL)
+        plane = {"name": self.place.plane, "namespace": PLANE_NAMESPACE}
+        spec = {"controlPlaneRef": plane, "catalog": catalog, "account": account}
         meta = {"name": ref.name, "namespace": ref.namespace}
         return await self.place.create(KEYSTONE_SERVICE, {"metadata": meta, "spec": spec})
 
