@@ -21,6 +21,11 @@ async def test_a_plane_whose_credential_is_not_ready_is_patient_until_the_childr
     async with world.korc.playing():
         ref = await world.order()
         await product.reads(ref, reasons.PROVISIONED)
+
+        async def alone() -> bool:  # the probe has been let go
+            return await world.names() == [world.project_of(ref)]
+
+        await until(alone)
     await world.credential(False)
     await product.reads(ref, "WaitingForAdminCredential")
     await world.delete(ref)
