@@ -170,11 +170,6 @@ async def _load(content: Any, configuration: Configuration, base: Path | None, c
             kube_config._cleanup_temp_files()
 
 
-def _plain(part: Any) -> Any:
-    """A part of a kubeconfig that was merged of several knows which file it is of."""
-    return part.value if isinstance(part, kube_config.ConfigNode) else part
-
-
 def _without_data(content: Any, files: ExitStack) -> Any:
     """The kubeconfig with everything that it holds as data, but would be read as a file, in a file."""
     content = copy.deepcopy(content)
@@ -182,8 +177,8 @@ def _without_data(content: Any, files: ExitStack) -> Any:
         ("clusters", "cluster", ("certificate-authority",)),
         ("users", "user", ("client-certificate", "client-key")),
     ):
-        for entry in _plain(content).get(section) or []:
-            fields = _plain(entry).get(key) or {}
+        for entry in content.get(section) or []:
+            fields = entry.get(key) or {}
             for name in names:
                 if data := fields.pop(f"{name}-data", None):
                     fields[name] = files.enter_context(nameless(base64.b64decode(data)))
