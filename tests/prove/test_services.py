@@ -19,10 +19,10 @@ from contextlib import asynccontextmanager
 import pytest
 
 from deploy.local import kube
-from deploy.local import stack as stacks
 from deploy.local.parts import openbao
 from deploy.openbao.layout import tenant_store
 from tests.audit import OPERATOR, Audit
+from tests.e2e.databases import sealed
 from tests.e2e.services import ORDERS, RESOURCES, Service, account, catalog
 from tests.e2e.stage import CP, PLANES, Object, Plane, Stage, condition, unique, until
 
@@ -175,16 +175,6 @@ async def _kills(batch: Batch, kills: Sequence[tuple[float, str]]) -> None:
         await until(batch.ready, lambda count, share=share: count >= share * SERVICES, PATIENCE, pause=0.2)  # type: ignore[misc]
         await batch.stage.kill(part)
         await batch.stage.start(part)
-
-
-@asynccontextmanager
-async def sealed(stage: Stage) -> AsyncIterator[None]:
-    bao = openbao.connection(stage.stack).client()
-    await asyncio.to_thread(bao.sys.seal)
-    try:
-        yield
-    finally:
-        await stacks.start_part(stage.stack, "openbao")
 
 
 OUTAGES = {
