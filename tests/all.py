@@ -1,7 +1,8 @@
 """`make test`: the quick checks, then every test but the long runs, in two halves side by side.
 
 The tests that need the whole stack mostly wait for it, the others mostly work: together they take little longer than
-either. Arguments go to pytest, as in `make test ARGS="-k teardown"`. With --again what failed is run once more by
+either. Arguments go to pytest, as in `make test ARGS="-k teardown"`. A run begins on a stack of its own: what an earlier
+one left, perhaps because it was killed, is forgotten first (programs stay built). With --again what failed is run once more by
 itself, and counts as failed only if it fails again: on two shared cores a real API server may stall for a minute.
 """
 
@@ -14,7 +15,11 @@ import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
+from deploy.local import stack
 from tests import check
+from tests.e2e.fixtures import instance
 
 CACHE = Path(".pytest_cache")
 HALVES = {"without the stack": "not prove and not real", "on the stack": "real and not prove"}
@@ -59,7 +64,17 @@ def _read(code: int, report: Path) -> Ran:
     return Ran(0 if code == NO_TESTS else code, max(0, total - skipped - failed), failed, skipped)
 
 
+async def _forget_earlier() -> None:
+    """Forgets the instance that the tests share, and those of runs that were killed before they could."""
+    for left in (stack.home() / "instances").glob("tests-*"):
+        pid = left.name.removeprefix("tests-")
+        if pid.isdecimal() and not psutil.pid_exists(int(pid)):
+            await stack.down(left.name, forget=True)
+    await stack.down(instance(), forget=True)
+
+
 async def _all(arguments: list[str], *, again: bool) -> int:
+    await _forget_earlier()
     ran = dict(zip(HALVES, await asyncio.gather(*(run(half, arguments) for half in HALVES)), strict=True))
     if again and any(each.code for each in ran.values()):
         for half, first in ran.items():

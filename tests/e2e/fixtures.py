@@ -2,7 +2,7 @@
 
 `tests/conftest.py` takes the fixtures in, so that the tests of other folders share the one instance.
 
-C5C3_E2E_INSTANCE   the instance's name (test); it stays up for the next run
+C5C3_E2E_INSTANCE   the instance's name (test); it stays up for the next run of pytest, `make test` begins anew
 """
 
 from __future__ import annotations
@@ -37,14 +37,18 @@ PARTS = (
 PRODUCT = ("worker", "watcher")
 
 
+def instance() -> str:
+    """The name of the one that tests share."""
+    return os.environ.get("C5C3_E2E_INSTANCE", "test")
+
+
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def real_stack() -> AsyncIterator[Stage]:
     """The stage. A part that cannot be had is an error of every test, never a skip."""
-    instance = os.environ.get("C5C3_E2E_INSTANCE", "test")
     traces: list[bytes] = []
     with collector(traces) as address, pytest.MonkeyPatch.context() as environment:
         environment.setenv("C5C3_STACK_OTLP", address)
-        here = await stack.up(instance, (*PARTS, *PRODUCT))
+        here = await stack.up(instance(), (*PARTS, *PRODUCT))
         client = await Client.connect(temporal.address(here), data_converter=pydantic_data_converter)
         async with KeystoneAPI(here) as api:
             stage = Stage(here, client, api, traces)
