@@ -1,9 +1,10 @@
 """`make test`: the quick checks, then every test but the long runs, in two halves side by side.
 
 The tests that need the whole stack mostly wait for it, the others mostly work: together they take little longer than
-either. Arguments go to pytest, as in `make test ARGS="-k teardown"`. A run begins on a stack of its own: what an earlier
-one left, perhaps because it was killed, is forgotten first (programs stay built). With --again what failed is run once more by
-itself, and counts as failed only if it fails again: on two shared cores a real API server may stall for a minute.
+either. Arguments go to pytest, as in `make test ARGS="-k teardown"`. A run begins on a stack of its own: what an
+earlier one left, perhaps because it was killed, is forgotten first (programs stay built). With --again what failed is
+run once more by itself, and counts as failed only if it fails again: on two shared cores a real API server may stall
+for a minute.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from tests.e2e.stage import Order
 from tests.e2e.stage import Stage as Real
 from tests.worker.program import free_port
 
-ACCOUNT = "var/run/secrets/kubernetes.io/serviceaccount"
+ACCOUNT = "run/secrets/kubernetes.io/serviceaccount"  # by /var/run, which in Debian is a link to the machine's own /run
 TOOLS = {"pip", "setuptools", "pytest", "mypy", "ruff", "kopf", "hypothesis", "uvicorn"}
 
 
@@ -80,7 +80,7 @@ def in_a_folder(tmp_path_factory: pytest.TempPathFactory) -> Stage:
     def run(stage: Stage, command: str) -> None:
         if command.startswith("apt-get"):
             return
-        here = command.replace("/opt/", f"{stage.root}/opt/").replace("/build/", f"{stage.root}/build/")
+        here = re.sub("/(opt|build)/", lambda found: f"{stage.root}{found[0]}", command)
         done = say(["sh", "-c", here], {"PATH": os.environ["PATH"], "HOME": str(stage.root)})
         assert done.returncode == 0, done.stdout + done.stderr
 
