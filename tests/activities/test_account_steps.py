@@ -594,6 +594,22 @@ async def test_a_user_that_is_made_anew_finds_no_password_of_before(registered: 
         assert await password(registered, ref, 3) not in (None, third)
 
 
+async def test_an_assignment_of_a_user_that_is_no_more_is_made_anew(registered: Registered) -> None:
+    """As a newer K-ORC leaves it when a user vanishes: the User has another id, and nothing else moves."""
+    ref = await ordered(registered)
+    async with registered.playing():
+        await registered.passes_until_ready(ref)
+        bound, assign = registered.hand(ref, f"assign-{children.role_slug('reader')}")
+        hand, name = registered.hand(ref, "user")
+        first = await bound.there(assign)
+        await hand.available(name, "another")
+        assert await registered.moved(ref)
+        await registered.passes_until_ready(ref)
+        second = await bound.there(assign)
+    assert second["metadata"]["uid"] != first["metadata"]["uid"]
+    assert second["status"]["resource"]["userID"] == "another"
+
+
 # -- delivery ---------------------------------------------------------------------------------------------------
 
 

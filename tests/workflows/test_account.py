@@ -611,6 +611,47 @@ def test_a_strangers_assignment_is_refused() -> None:
     assert "was not created by this order" in says(judged(live, user), "ServiceAccountError")
 
 
+# -- what is made anew in Keystone --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("field", "changed"),
+    [("userID", USER), ("projectID", PROJECT), ("roleID", ("Role", f"{P}role-reader-{eight_hex('reader')}"))],
+)
+@pytest.mark.parametrize("create", [True, False])
+def test_an_assignment_of_what_is_no_more_goes_and_is_made_anew(
+    field: str, changed: tuple[str, str], create: bool
+) -> None:
+    """A newer K-ORC makes a vanished User anew under another id, and leaves its assignments Available as they were."""
+    live, user = Live(), account("reader", create=create)
+    whole(live, user)
+    body, assign = children.assignment(live.reg, "reader"), f"{P}assign-reader-{eight_hex('reader')}"
+    ids = {"userID": "user-0", "projectID": "project-0", "roleID": "role-0"}
+    live.put(body, *DONE, resource=ids)
+    says(judged(live, user), "AccountProvisioned")
+    live.put(body, *DONE, resource={**ids, field: "before"})
+    decision = judged(live, user)
+    message = says(decision, "WaitingForServiceAccounts", (Act.DELETE, ("RoleAssignment", assign)))
+    for part in ("Role 'reader'", f"{field} before", f"{changed[0]} openstack/{changed[1]} is", "made anew"):
+        assert part in message
+    assert decision.stays
+    for told in ({k: v for k, v in ids.items() if k != field}, {**ids, field: ""}, {}):
+        live.put(body, *DONE, resource=told)
+        says(judged(live, user), "AccountProvisioned")
+    live.put(body, *DONE, resource={**ids, field: "before"}, deleting=True)
+    says(judged(live, user), "WaitingForServiceAccounts")
+    live.drop(body)
+    says(judged(live, user), "WaitingForServiceAccounts", (Act.APPLY, ("RoleAssignment", assign)))
+
+
+def test_an_assignment_is_not_measured_by_a_strangers_role() -> None:
+    live, user = Live(), account("reader", create=True)
+    whole(live, user)
+    live.put(children.assignment(live.reg, "reader"), *DONE, resource={"roleID": "role-0"})
+    live.put(children.role_import(live.reg, "reader"), *DONE, id_="theirs", labels={})
+    says(judged(live, user), "ServiceAccountError")
+
+
 # -- blocks that go ---------------------------------------------------------------------------------------------
 
 

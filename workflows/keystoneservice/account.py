@@ -266,9 +266,11 @@ def _judge_roles(reg: Registration, account: Account, seen: Seen) -> list[tuple[
             f" ({GROUP}/v1alpha1). Install a K-ORC that has it, with its CustomResourceDefinition, or declare no roles."
         )
         return [(account.roles[0], Found(standing=Standing.REFUSED, message=message))]
+    whose = {"userID": children.user(reg, account, 1, None), "projectID": children.project(reg, account)}
     for role in children.roles(account):
-        for body in (children.role_import(reg, role), children.assignment(reg, role)):
-            each = judge_child(body, marks, seen)
+        imported = children.role_import(reg, role)
+        for body, joins in ((imported, {}), (children.assignment(reg, role), {**whose, "roleID": imported})):
+            each = judge_child(body, marks, seen, joins)
             hint = ""
             if body["kind"] == "Role" and each.child is not None and korc.stalled(each.child, seen.now):
                 hint = " It has been looked for for minutes and may not exist in Keystone."
