@@ -12,7 +12,7 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from activities import projection
-from activities.cluster import CONTROL_PLANE, EVENT, KINDS, SECRET, Object
+from activities.cluster import CONTROL_PLANE, EVENT, KINDS, PUSH_SECRET, SECRET, Object
 from activities.errors import ClusterError, NotServed
 from activities.keystoneaccount import Accounts
 from tests import korc_by_hand as words
@@ -647,6 +647,25 @@ async def test_a_push_that_fails_is_told_in_the_words_of_external_secrets(regist
 
 
 @pytest.mark.row("A20")
+async def test_a_push_that_was_taken_back_for_want_of_its_source_is_made_anew(registered: Registered) -> None:
+    ref = await ordered(registered)
+    async with registered.playing():
+        await registered.passes_until_ready(ref)
+    before, _ = await registered.delivery(ref)
+    assert before is not None
+    meta, brought = before["metadata"], dict(registered.eso.bao)
+    registered.eso.bao.clear()
+    gone = [{**before["status"]["conditions"][0], "status": "False", "reason": "SourceDeleted"}]
+    status = {"status": {"conditions": gone}}
+    await registered.admin.patch(PUSH_SECRET, ref.namespace, meta["name"], status, sub="status")
+    async with registered.playing():
+        await registered.passes_until_ready(ref)
+    after, _ = await registered.delivery(ref)
+    assert after is not None
+    assert after["metadata"]["uid"] != meta["uid"]
+    assert registered.eso.bao == brought
+
+
 async def test_a_consumer_secret_that_was_edited_is_not_ready(registered: Registered) -> None:
     ref = await ordered(registered)
     async with registered.playing():
