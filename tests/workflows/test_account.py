@@ -16,6 +16,7 @@ from workflows.keystoneservice import children, delivery
 from workflows.keystoneservice.account import generation_of, judge_account, refusal
 from workflows.keystoneservice.children import GENERATION
 from workflows.scaffold.child import key
+from workflows.scaffold.korc import UNLATCHED_AT
 from workflows.scaffold.removal import Removing
 from workflows.scaffold.verdict import Act, Decision
 
@@ -609,6 +610,19 @@ def test_a_strangers_assignment_is_refused() -> None:
     whole(live, user)
     live.put(children.assignment(live.reg, "reader"), *DONE, labels={})
     assert "was not created by this order" in says(judged(live, user), "ServiceAccountError")
+
+
+def test_an_assignment_that_k_orc_has_made_and_not_found_is_looked_for_again() -> None:
+    """Its list after the PUT failed. Nobody is asked first: what it assigned could only be ours."""
+    live, user = Live(), account("reader", create=True)
+    whole(live, user)
+    body, assign = children.assignment(live.reg, "reader"), f"{P}assign-reader-{eight_hex('reader')}"
+    words = "role assignment succeeded but could not be found in OpenStack"
+    live.put(body, *stopped(words, "UnrecoverableError"))
+    message = says(judged(live, user), "ServiceAccountsFailed", (Act.UNLATCH, ("RoleAssignment", assign)))
+    assert words in message
+    live.put(body, *stopped(words, "UnrecoverableError"), annotations={UNLATCHED_AT: NOW.isoformat()})
+    assert "after a pause" in says(judged(live, user), "ServiceAccountsFailed")
 
 
 # -- what is made anew in Keystone --------------------------------------------------------------------------------
