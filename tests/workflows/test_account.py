@@ -658,6 +658,50 @@ def test_an_assignment_of_what_is_no_more_goes_and_is_made_anew(
     says(judged(live, user), "WaitingForServiceAccounts", (Act.APPLY, ("RoleAssignment", assign)))
 
 
+def test_a_role_that_was_deleted_in_keystone_is_looked_for_anew_behind_its_assignment() -> None:
+    live, user = Live(), account("reader", create=True)
+    whole(live, user)
+    imported, assigned = children.role_import(live.reg, "reader"), children.assignment(live.reg, "reader")
+    role, assign = ("Role", imported["metadata"]["name"]), ("RoleAssignment", assigned["metadata"]["name"])
+    gone = stopped("resource has been deleted from OpenStack", "UnrecoverableError")
+    live.put(imported, *gone, id_="role-0")
+    message = says(judged(live, user), "ServiceAccountsFailed", (Act.DELETE, assign))
+    for part in ("Role 'reader'", "resource has been deleted from OpenStack", "anew"):
+        assert part in message
+    live.put(assigned, *DONE, deleting=True)
+    says(judged(live, user), "ServiceAccountsFailed")
+    live.drop(assigned)
+    says(judged(live, user), "ServiceAccountsFailed", (Act.DELETE, role))
+    live.put(imported, *gone, id_="role-0", deleting=True)
+    says(judged(live, user), "WaitingForServiceAccounts")
+    live.drop(imported)
+    says(judged(live, user), "WaitingForServiceAccounts", (Act.APPLY, role), (Act.APPLY, assign))
+
+
+@pytest.mark.parametrize(
+    ("words", "reason", "id_"),
+    [
+        ("resource has been deleted from OpenStack", "UnrecoverableError", ""),
+        ("invalid configuration: found more than one", "InvalidConfiguration", "role-0"),
+        ("referenced resource does not exist in OpenStack", "UnrecoverableError", "role-0"),
+    ],
+)
+def test_a_role_import_that_failed_otherwise_stays(words: str, reason: str, id_: str) -> None:
+    live, user = Live(), account("reader", create=True)
+    whole(live, user)
+    live.put(children.role_import(live.reg, "reader"), *stopped(words, reason), id_=id_)
+    says(judged(live, user), "ServiceAccountsFailed")
+
+
+def test_a_role_is_not_looked_for_anew_behind_a_strangers_assignment() -> None:
+    live, user = Live(), account("reader", create=True)
+    whole(live, user)
+    gone = stopped("resource has been deleted from OpenStack", "UnrecoverableError")
+    live.put(children.role_import(live.reg, "reader"), *gone, id_="role-0")
+    live.put(children.assignment(live.reg, "reader"), *DONE, labels={})
+    says(judged(live, user), "ServiceAccountError")
+
+
 def test_an_assignment_is_not_measured_by_a_strangers_role() -> None:
     live, user = Live(), account("reader", create=True)
     whole(live, user)

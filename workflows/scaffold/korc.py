@@ -13,6 +13,7 @@ from workflows.api.meta import find
 
 PENDING_EXTERNAL = "Waiting for OpenStack resource to be created externally"
 AMBIGUOUS = "found more than one matching OpenStack resource during import"
+VANISHED = "resource has been deleted from OpenStack"
 ASSIGNED_UNSEEN = "role assignment succeeded but could not be found in OpenStack"
 """Of a RoleAssignment: the list that follows the PUT failed, which K-ORC takes for an empty one."""
 
@@ -61,6 +62,12 @@ def terminal(child: KorcObject) -> str | None:
     if progressing is None or progressing.observed_generation != child.metadata.generation:
         return None
     return progressing.message if progressing.reason in (INVALID_CONFIGURATION, UNRECOVERABLE) else None
+
+
+def vanished(child: KorcObject) -> bool:
+    """Whether what it had found in Keystone is no more, and K-ORC has given it up for that."""
+    words = terminal(child)
+    return bool(child.status.id) and words is not None and VANISHED in words
 
 
 def read_probe(probe: KorcObject) -> Probe:
