@@ -12,7 +12,7 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from activities import projection
-from activities.cluster import CONTROL_PLANE, EVENT, KINDS, PUSH_SECRET, SECRET, Object
+from activities.cluster import CONTROL_PLANE, EVENT, KINDS, PUSH_SECRET, SECRET, SECRET_STORE, Object
 from activities.errors import ClusterError, NotServed
 from activities.keystoneaccount import Accounts
 from tests import korc_by_hand as words
@@ -147,6 +147,22 @@ async def test_an_unready_store_holds_the_account_alone_and_heals(registered: Re
         await registered.store(True)
         assert await registered.moved(ref)
         await registered.passes_until_ready(ref)
+
+
+async def test_a_store_that_is_being_deleted_is_not_ready_whatever_it_says(registered: Registered) -> None:
+    ref = await ordered(registered)
+    meta = await registered.admin.get(SECRET_STORE, ref.namespace, "openbao-tenant-store")
+    assert meta is not None
+    held = {"metadata": {"finalizers": ["secretstore.externalsecrets.io/finalizer"]}}
+    await registered.admin.patch(SECRET_STORE, ref.namespace, "openbao-tenant-store", held)
+    await registered.admin.delete(SECRET_STORE, ref.namespace, "openbao-tenant-store", meta["metadata"]["uid"])
+    found = await registered.account(ref)
+    assert found.reason == "SecretStoreNotReady"
+    assert "being deleted; orders that push through it hold it" in found.message
+    assert await registered.names("User", "Project", "Secret", "Role") == []
+    let_go: Object = {"metadata": {"finalizers": []}}
+    await registered.admin.patch(SECRET_STORE, ref.namespace, "openbao-tenant-store", let_go)
+    assert "does not exist" in (await registered.account(ref)).message
 
 
 async def test_a_missing_store_and_one_of_no_kind_are_said(registered: Registered) -> None:
