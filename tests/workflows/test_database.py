@@ -115,6 +115,14 @@ def test_children_carry_three_labels_and_what_is_delivered_two() -> None:
         assert set(shared_body["metadata"]) == {"name", "namespace"}
 
 
+@pytest.mark.parametrize(("length", "long"), [(1, True), (36, True), (37, False), (63, False)])
+def test_the_certificates_name_is_one_that_cert_manager_takes(length: int, long: bool) -> None:
+    namespace = "n" * length
+    spec = children.certificate(namespace)["spec"]
+    assert spec["commonName"] == f"order-db-openbao-client{f'.{namespace}.svc' if long else ''}"
+    assert len(spec["commonName"]) <= 64
+
+
 @pytest.mark.row("M07")
 def test_the_generator_speaks_to_the_openbao_of_the_planes_store() -> None:
     vault = {
