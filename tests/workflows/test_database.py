@@ -622,6 +622,18 @@ def test_deletes_come_in_order_and_the_policy_in_force_before_the_database() -> 
     assert len(late.left) == 4
 
 
+def test_what_is_left_is_said_in_the_words_of_whoever_serves_it() -> None:
+    scene = Scene(ordered())
+    scene.credential()
+    ready = {"type": "Ready", "status": "False", "reason": "Failed", "message": "no connection"}
+    leaving = {"deletionTimestamp": NOW.isoformat(), "finalizers": ["f"]}
+    for body in (children.database(scene.want), children.external_secret(scene.want)):
+        scene.put(body, {"conditions": [ready]}, metadata={**body["metadata"], **leaving})
+    left = {each.partition(" ")[0]: each for each in teardown(scene).left}
+    assert "(held by f; mariadb-operator: no connection)" in left["Database"]
+    assert "(held by f; External Secrets: no connection)" in left["ExternalSecret"]
+
+
 def test_what_is_not_ours_stays() -> None:
     scene = Scene(ordered())
     labels = children.database(scene.want)["metadata"]["labels"]
