@@ -167,13 +167,17 @@ class Accounts:
             return Decision(verdict=false(reasons.ACCOUNT_READY, reasons.ACCOUNT_ERROR, message))
         namespace = given.task.ref.namespace if kind is SECRET_STORE else None
         raw = await self._management.get(kind, namespace, ref["name"])
-        conditions = KorcObject.model_validate(raw).status.conditions if raw else ()
-        if is_true(conditions, "Ready"):
+        store = KorcObject.model_validate(raw) if raw else None
+        conditions = store.status.conditions if store else ()
+        going = store is not None and store.deleting
+        if is_true(conditions, "Ready") and not going:
             return None
         ready = find(conditions, "Ready")
         words = f"External Secrets: {ready.reason}: {ready.message}" if ready else "External Secrets has not said so"
         where = f"{ref['kind']} {namespace}/{ref['name']}" if namespace else f"{ref['kind']} {ref['name']}"
         message = f"{where} is not ready ({words})." if raw else f"{where} does not exist."
+        if going:  # External Secrets passes over it without a word, and what it says of itself stays as it was
+            message = f"{where} is being deleted; orders that push through it hold it."
         status = given.status.model_copy(update={"secret_name": delivery.consumer_name(given.task.ref)})
         fields = {"account": status.model_dump(mode="json", by_alias=True, exclude_none=True)}
         return Decision(verdict=false(reasons.ACCOUNT_READY, reasons.STORE_NOT_READY, message), fields=fields)

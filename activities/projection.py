@@ -188,7 +188,7 @@ class Projection:
             case Act.APPLY:
                 await self._apply(kind, write, live)
             case Act.DELETE if live is not None:
-                await self._delete(kind, live)
+                await self._delete(kind, live, exact=write.exact)
             case Act.UNLATCH if live is not None:
                 await self._unlatch(kind, live)
             case Act.PATCH if live is not None:
@@ -236,14 +236,17 @@ class Projection:
         elif made["metadata"]["resourceVersion"] != live.metadata.resource_version:
             self._say("child changed", write.kind, body["metadata"]["namespace"], write.name)
 
-    async def _delete(self, kind: Kind, child: KorcObject) -> None:
+    async def _delete(self, kind: Kind, child: KorcObject, *, exact: bool = False) -> None:
         """Deletes a child of the order. A managed one without an id goes only as it was judged: K-ORC, which deletes
-        such a one by name, may have begun to make it since."""
+        such a one by name, may have begun to make it since.
+
+        exact  any other, too, only as it was judged
+        """
         meta = child.metadata
         if child.deleting or not self._marks.own(meta):
             return
         settled = child.status.id or child.spec.get("managementPolicy") != "managed"
-        version = "" if settled else meta.resource_version
+        version = "" if settled and not exact else meta.resource_version
         left = await self._at(kind.kind).delete(kind, meta.namespace, meta.name, meta.uid, version)
         if left is None:
             self._children.pop(key(kind.kind, meta.namespace, meta.name), None)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from activities.cluster import KORC_PROJECT, Cluster, Kind, Object
+from activities.cluster import KORC_PROJECT, KORC_ROLE, KORC_SERVICE, KORC_USER, Cluster, Kind, Object
 from activities.errors import ClusterError
 
 ABSENT = "Waiting for OpenStack resource to be created externally"
@@ -34,6 +34,12 @@ NO_CONNECTION = (
 )  # fmt: skip
 AMBIGUOUS = "invalid configuration: found more than one matching OpenStack resource during import"
 VANISHED = "resource has been deleted from OpenStack"
+_JOINS = (
+    ("roleID", "roleRef", KORC_ROLE),
+    ("userID", "userRef", KORC_USER),
+    ("projectID", "projectRef", KORC_PROJECT),
+    ("serviceID", "serviceRef", KORC_SERVICE),
+)
 
 
 @dataclass
@@ -83,12 +89,13 @@ class KorcByHand:
         generation: int | None = None,
         resource: dict[str, Any] | None = None,
     ) -> Object:
-        """Done: an import that found its resource, or a managed one that exists."""
+        """Done: an import that found its resource, or a managed one that exists. It keeps the id that it has."""
+        known = (await self.there(name)).get("status") or {}
         return await self.say(
             name,
             ("True", "Success", "OpenStack resource is available"),
             ("False", "Success", "OpenStack resource is up to date"),
-            id_=id_ or uuid.uuid4().hex,
+            id_=id_ or known.get("id") or uuid.uuid4().hex,
             generation=generation,
             resource=resource,
         )
@@ -134,7 +141,7 @@ class KorcByHand:
         if known and self.kind.kind != "RoleAssignment":
             status_ |= {"id": known}
         if known:
-            status_ |= {"resource": {**(before_.get("resource") or {}), **self._found(live), **(resource or {})}}
+            status_ |= {"resource": {**(before_.get("resource") or {}), **await self._found(live), **(resource or {})}}
         body = {
             "apiVersion": self.kind.api_version,
             "kind": self.kind.kind,
@@ -157,20 +164,30 @@ class KorcByHand:
         with suppress(ClusterError):
             await self.cluster.update(self.kind, body)
 
-    def _found(self, live: Object) -> dict[str, Any]:
+    async def _found(self, live: Object) -> dict[str, Any]:
         """What K-ORC says of the resource, as far as anybody reads it."""
         match self.kind.kind:
             case "RoleAssignment":
-                return {"roleID": "r", "userID": "u", "projectID": "p"}
+                return await self._joined(live)
             case "Endpoint":
                 wanted = live["spec"]["resource"]
-                return {"interface": wanted["interface"], "url": wanted["url"], "serviceID": "s", "enabled": True}
+                said = {"interface": wanted["interface"], "url": wanted["url"], "enabled": True}
+                return {**said, **await self._joined(live)}
             case "Service":
                 return {"name": _wanted(live), "type": "t", "enabled": True}
             case "Domain" | "Role":
                 return {"name": _wanted(live)}
             case _:
                 return {"name": _wanted(live), "domainID": "default", "enabled": True}
+
+    async def _joined(self, live: Object) -> dict[str, str]:
+        """The ids of what it is made of, as far as those are answered."""
+        said, ids = live["spec"].get("resource") or {}, {}
+        for field_, ref, kind in _JOINS:
+            other = await self.cluster.get(kind, self.namespace, said[ref]) if ref in said else None
+            if id_ := ((other or {}).get("status") or {}).get("id"):
+                ids[field_] = id_
+        return ids
 
     # -- answering by itself -------------------------------------------------------------------------------------
 

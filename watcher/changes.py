@@ -16,6 +16,9 @@ from workflows.keystoneservice.children import GENERATION
 PLANE_GATES = ("AdminCredentialReady", "DBCredentialsReady")
 """The conditions of a ControlPlane whose flip lets orders through or stops them."""
 
+JOINS = ("roleID", "userID", "projectID", "serviceID")
+"""What K-ORC says of an assignment or an endpoint that judges compare with the ids of the children it was made of."""
+
 
 def digest(facts: object) -> bytes:
     """Sixteen bytes that stand for the facts; what is kept of every object that was ever seen."""
@@ -37,15 +40,24 @@ def plane(found: Object) -> object:
 
 def child(found: Object) -> object:
     """K-ORC children: identity, ownership, desired state, and what K-ORC found out (but not since when)."""
-    meta, status = _meta(found), found.get("status")
+    meta = _meta(found)
     conditions = [
         [c.get(field) for field in ("type", "status", "reason", "message", "observedGeneration")]
         for c in conditions_of(found)
     ]
     # K-ORC writes the id a moment before it says that all is well: half of one piece of news.
-    resource_id = status.get("id") if isinstance(status, dict) and conditions else None
+    known = ids(found) if conditions else ()
     owners = meta.get("ownerReferences") or []
-    return [_life(meta), meta.get("generation"), meta.get("labels") or {}, owners, resource_id, conditions]
+    return [_life(meta), meta.get("generation"), meta.get("labels") or {}, owners, known, conditions]
+
+
+def ids(found: Object) -> tuple[str, ...]:
+    """Which resource in Keystone a child stands for, and of which others that is made; empty where it is not told."""
+    status = found.get("status")
+    told = status if isinstance(status, dict) else {}
+    resource = told.get("resource")
+    joins = resource if isinstance(resource, dict) else {}
+    return tuple(str(each or "") for each in (told.get("id"), *(joins.get(field) for field in JOINS)))
 
 
 def user(found: Object) -> object:

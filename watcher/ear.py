@@ -35,10 +35,12 @@ class Ring(Protocol):
 
 
 class _Sight(NamedTuple):
-    """What is kept of an object: digests of what is news of it and of what people write, and the orders it named."""
+    """What is kept of an object: digests of what is news of it and of what people write, which resource in Keystone it
+    stood for, and the orders it named."""
 
     facts: bytes
     written: bytes
+    ids: tuple[str, ...]
     orders: frozenset[OrderRef]
 
 
@@ -108,10 +110,13 @@ class Ear:
         return type_ == "ADDED" and changes.unspoken(found)
 
     def _untouched(self, before: _Sight, key: tuple[str, str], found: Object) -> bool:
-        """Whether nobody but the controller that serves it has written to it since. That it is being deleted, which
-        moves its generation, is no such write: what it means differs, and `minor` knows."""
+        """Whether nobody but the controller that serves it has written to it since, and it stands for what it stood
+        for: what was made anew in Keystone is well by itself, but not with what refers to it. That it is being deleted,
+        which moves its generation, is no such write: what it means differs, and `minor` knows."""
         now = self._known.get(key)
         if now is None or now.orders != before.orders:
+            return False
+        if any(was and was != is_ for was, is_ in zip(before.ids, now.ids, strict=True)):
             return False
         return now.written == before.written or not changes.standing(found)
 
@@ -125,7 +130,8 @@ class Ear:
         if not named and not self._source.kept(key[1]):
             self._known.pop(key, None)
             return self._count("news" if before else "foreign", before.orders if before else ())
-        now = _Sight(changes.digest(self._source.facts(found)), changes.digest(changes.written(found)), named)
+        facts, written = self._source.facts(found), changes.written(found)
+        now = _Sight(changes.digest(facts), changes.digest(written), changes.ids(found), named)
         self._known[key] = now
         if self._source.is_order:
             self._write_down(found, named)

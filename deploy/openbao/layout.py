@@ -124,6 +124,7 @@ class Tenant:
 def tenant_store(namespace: str, server: str) -> list[dict[str, Any]]:
     """The trio by which a namespace reaches OpenBao: identity, client certificate, and the store that uses both."""
     certificate, account = "eso-tenant-client-tls", "eso-tenant-auth"
+    name = f"{certificate}.{namespace}.svc"
 
     def meta(name: str) -> dict[str, str]:
         return {"namespace": namespace, "name": name}
@@ -148,7 +149,7 @@ def tenant_store(namespace: str, server: str) -> list[dict[str, Any]]:
             "metadata": meta(certificate),
             "spec": {
                 "secretName": certificate,
-                "commonName": f"{certificate}.{namespace}.svc",
+                "commonName": name if len(name) <= 64 else certificate,  # cert-manager refuses a longer one
                 "duration": "8760h",
                 "renewBefore": "720h",
                 "usages": ["client auth"],

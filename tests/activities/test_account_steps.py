@@ -12,7 +12,7 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from activities import projection
-from activities.cluster import CONTROL_PLANE, EVENT, KINDS, SECRET, Object
+from activities.cluster import CONTROL_PLANE, EVENT, KINDS, PUSH_SECRET, SECRET, SECRET_STORE, Object
 from activities.errors import ClusterError, NotServed
 from activities.keystoneaccount import Accounts
 from tests import korc_by_hand as words
@@ -147,6 +147,22 @@ async def test_an_unready_store_holds_the_account_alone_and_heals(registered: Re
         await registered.store(True)
         assert await registered.moved(ref)
         await registered.passes_until_ready(ref)
+
+
+async def test_a_store_that_is_being_deleted_is_not_ready_whatever_it_says(registered: Registered) -> None:
+    ref = await ordered(registered)
+    meta = await registered.admin.get(SECRET_STORE, ref.namespace, "openbao-tenant-store")
+    assert meta is not None
+    held = {"metadata": {"finalizers": ["secretstore.externalsecrets.io/finalizer"]}}
+    await registered.admin.patch(SECRET_STORE, ref.namespace, "openbao-tenant-store", held)
+    await registered.admin.delete(SECRET_STORE, ref.namespace, "openbao-tenant-store", meta["metadata"]["uid"])
+    found = await registered.account(ref)
+    assert found.reason == "SecretStoreNotReady"
+    assert "being deleted; orders that push through it hold it" in found.message
+    assert await registered.names("User", "Project", "Secret", "Role") == []
+    let_go: Object = {"metadata": {"finalizers": []}}
+    await registered.admin.patch(SECRET_STORE, ref.namespace, "openbao-tenant-store", let_go)
+    assert "does not exist" in (await registered.account(ref)).message
 
 
 async def test_a_missing_store_and_one_of_no_kind_are_said(registered: Registered) -> None:
@@ -594,6 +610,22 @@ async def test_a_user_that_is_made_anew_finds_no_password_of_before(registered: 
         assert await password(registered, ref, 3) not in (None, third)
 
 
+async def test_an_assignment_of_a_user_that_is_no_more_is_made_anew(registered: Registered) -> None:
+    """As a newer K-ORC leaves it when a user vanishes: the User has another id, and nothing else moves."""
+    ref = await ordered(registered)
+    async with registered.playing():
+        await registered.passes_until_ready(ref)
+        bound, assign = registered.hand(ref, f"assign-{children.role_slug('reader')}")
+        hand, name = registered.hand(ref, "user")
+        first = await bound.there(assign)
+        await hand.available(name, "another")
+        assert await registered.moved(ref)
+        await registered.passes_until_ready(ref)
+        second = await bound.there(assign)
+    assert second["metadata"]["uid"] != first["metadata"]["uid"]
+    assert second["status"]["resource"]["userID"] == "another"
+
+
 # -- delivery ---------------------------------------------------------------------------------------------------
 
 
@@ -631,6 +663,25 @@ async def test_a_push_that_fails_is_told_in_the_words_of_external_secrets(regist
 
 
 @pytest.mark.row("A20")
+async def test_a_push_that_was_taken_back_for_want_of_its_source_is_made_anew(registered: Registered) -> None:
+    ref = await ordered(registered)
+    async with registered.playing():
+        await registered.passes_until_ready(ref)
+    before, _ = await registered.delivery(ref)
+    assert before is not None
+    meta, brought = before["metadata"], dict(registered.eso.bao)
+    registered.eso.bao.clear()
+    gone = [{**before["status"]["conditions"][0], "status": "False", "reason": "SourceDeleted"}]
+    status = {"status": {"conditions": gone}}
+    await registered.admin.patch(PUSH_SECRET, ref.namespace, meta["name"], status, sub="status")
+    async with registered.playing():
+        await registered.passes_until_ready(ref)
+    after, _ = await registered.delivery(ref)
+    assert after is not None
+    assert after["metadata"]["uid"] != meta["uid"]
+    assert registered.eso.bao == brought
+
+
 async def test_a_consumer_secret_that_was_edited_is_not_ready(registered: Registered) -> None:
     ref = await ordered(registered)
     async with registered.playing():

@@ -121,3 +121,12 @@ def test_an_absent_file_is_one_sentence(monkeypatch: pytest.MonkeyPatch, capsys:
     monkeypatch.setattr("sys.argv", argv)
     assert main() == 1
     assert "/no/token" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("length", "long"), [(38, True), (39, False), (63, False)])
+def test_a_tenants_certificate_has_a_name_that_cert_manager_takes(length: int, long: bool) -> None:
+    namespace = "n" * length
+    (certificate,) = [each for each in layout.tenant_store(namespace, "https://b") if each["kind"] == "Certificate"]
+    name = certificate["spec"]["commonName"]
+    assert name == f"eso-tenant-client-tls{f'.{namespace}.svc' if long else ''}"
+    assert len(name) <= 64

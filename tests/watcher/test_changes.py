@@ -77,6 +77,7 @@ def put(found: Object, path: str, value: Any) -> Object:
         ("child", "metadata/annotations", {"a": "b"}, False),
         ("child", "metadata/finalizers", ["f"], False),
         ("child", "status/resource", {"name": "x"}, False),
+        ("child", "status/resource", {"userID": "x"}, True),
         ("user", "metadata/generation", 2, True),
         ("user", "metadata/deletionTimestamp", "2026-11-30T00:00:00Z", True),
         ("user", "metadata/labels", {}, True),

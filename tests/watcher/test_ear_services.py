@@ -243,6 +243,26 @@ def test_that_all_is_well_is_nothing_new_until_somebody_writes(house: House, kin
     assert not minor(house, kind, "DELETED", said(kind, edited, "True")), "by force"
 
 
+@pytest.mark.parametrize("kind", KORC, ids=lambda kind: kind.kind)
+@pytest.mark.parametrize("field", ["id", "roleID", "userID", "projectID", "serviceID"])
+def test_what_was_made_anew_in_keystone_is_never_nothing(house: House, kind: Kind, field: str) -> None:
+    """It is well by itself; what refers to it is not, and nobody says so of that."""
+
+    def known(id_: str) -> Object:
+        more = {"id": id_} if field == "id" else {"id": "a", "resource": {field: id_}}
+        return says(part("made", of=service()), "Available", "True", **more)
+
+    house.ear(kind).heard("ADDED", part("made", of=service()))
+    assert minor(house, kind, "MODIFIED", known("1")), "the first that is known"
+    assert not minor(house, kind, "MODIFIED", known("2"))
+    assert not minor(house, kind, "MODIFIED", known("")), "what vanished, and is not made anew yet"
+    house.ear(kind).heard("MODIFIED", known("2"))
+    house.news()
+    house.ear(kind).listed([known("3")])
+    assert house.news() == {service()}
+    assert not house.minor[-1], "while nobody listened"
+
+
 @pytest.mark.row("S13", "S21")
 @pytest.mark.parametrize("kind", [*KORC, PUSH_SECRET, SECRET], ids=lambda kind: kind.kind)
 def test_a_child_that_comes_back_undeclared_rings_at_once_and_one_that_is_declared_does_not(

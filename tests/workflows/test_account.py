@@ -16,6 +16,7 @@ from workflows.keystoneservice import children, delivery
 from workflows.keystoneservice.account import generation_of, judge_account, refusal
 from workflows.keystoneservice.children import GENERATION
 from workflows.scaffold.child import key
+from workflows.scaffold.korc import UNLATCHED_AT
 from workflows.scaffold.removal import Removing
 from workflows.scaffold.verdict import Act, Decision
 
@@ -609,6 +610,104 @@ def test_a_strangers_assignment_is_refused() -> None:
     whole(live, user)
     live.put(children.assignment(live.reg, "reader"), *DONE, labels={})
     assert "was not created by this order" in says(judged(live, user), "ServiceAccountError")
+
+
+def test_an_assignment_that_k_orc_has_made_and_not_found_is_looked_for_again() -> None:
+    """Its list after the PUT failed. Nobody is asked first: what it assigned could only be ours."""
+    live, user = Live(), account("reader", create=True)
+    whole(live, user)
+    body, assign = children.assignment(live.reg, "reader"), f"{P}assign-reader-{eight_hex('reader')}"
+    words = "role assignment succeeded but could not be found in OpenStack"
+    live.put(body, *stopped(words, "UnrecoverableError"))
+    message = says(judged(live, user), "ServiceAccountsFailed", (Act.UNLATCH, ("RoleAssignment", assign)))
+    assert words in message
+    live.put(body, *stopped(words, "UnrecoverableError"), annotations={UNLATCHED_AT: NOW.isoformat()})
+    assert "after a pause" in says(judged(live, user), "ServiceAccountsFailed")
+
+
+# -- what is made anew in Keystone --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("field", "changed"),
+    [("userID", USER), ("projectID", PROJECT), ("roleID", ("Role", f"{P}role-reader-{eight_hex('reader')}"))],
+)
+@pytest.mark.parametrize("create", [True, False])
+def test_an_assignment_of_what_is_no_more_goes_and_is_made_anew(
+    field: str, changed: tuple[str, str], create: bool
+) -> None:
+    """A newer K-ORC makes a vanished User anew under another id, and leaves its assignments Available as they were."""
+    live, user = Live(), account("reader", create=create)
+    whole(live, user)
+    body, assign = children.assignment(live.reg, "reader"), f"{P}assign-reader-{eight_hex('reader')}"
+    ids = {"userID": "user-0", "projectID": "project-0", "roleID": "role-0"}
+    live.put(body, *DONE, resource=ids)
+    says(judged(live, user), "AccountProvisioned")
+    live.put(body, *DONE, resource={**ids, field: "before"})
+    decision = judged(live, user)
+    message = says(decision, "WaitingForServiceAccounts", (Act.DELETE, ("RoleAssignment", assign)))
+    for part in ("Role 'reader'", f"{field} before", f"{changed[0]} openstack/{changed[1]} is", "made anew"):
+        assert part in message
+    assert decision.stays
+    for told in ({k: v for k, v in ids.items() if k != field}, {**ids, field: ""}, {}):
+        live.put(body, *DONE, resource=told)
+        says(judged(live, user), "AccountProvisioned")
+    live.put(body, *DONE, resource={**ids, field: "before"}, deleting=True)
+    says(judged(live, user), "WaitingForServiceAccounts")
+    live.drop(body)
+    says(judged(live, user), "WaitingForServiceAccounts", (Act.APPLY, ("RoleAssignment", assign)))
+
+
+def test_a_role_that_was_deleted_in_keystone_is_looked_for_anew_behind_its_assignment() -> None:
+    live, user = Live(), account("reader", create=True)
+    whole(live, user)
+    imported, assigned = children.role_import(live.reg, "reader"), children.assignment(live.reg, "reader")
+    role, assign = ("Role", imported["metadata"]["name"]), ("RoleAssignment", assigned["metadata"]["name"])
+    gone = stopped("resource has been deleted from OpenStack", "UnrecoverableError")
+    live.put(imported, *gone, id_="role-0")
+    message = says(judged(live, user), "ServiceAccountsFailed", (Act.DELETE, assign))
+    for part in ("Role 'reader'", "resource has been deleted from OpenStack", "anew"):
+        assert part in message
+    live.put(assigned, *DONE, deleting=True)
+    says(judged(live, user), "ServiceAccountsFailed")
+    live.drop(assigned)
+    says(judged(live, user), "ServiceAccountsFailed", (Act.DELETE, role))
+    live.put(imported, *gone, id_="role-0", deleting=True)
+    says(judged(live, user), "WaitingForServiceAccounts")
+    live.drop(imported)
+    says(judged(live, user), "WaitingForServiceAccounts", (Act.APPLY, role), (Act.APPLY, assign))
+
+
+@pytest.mark.parametrize(
+    ("words", "reason", "id_"),
+    [
+        ("resource has been deleted from OpenStack", "UnrecoverableError", ""),
+        ("invalid configuration: found more than one", "InvalidConfiguration", "role-0"),
+        ("referenced resource does not exist in OpenStack", "UnrecoverableError", "role-0"),
+    ],
+)
+def test_a_role_import_that_failed_otherwise_stays(words: str, reason: str, id_: str) -> None:
+    live, user = Live(), account("reader", create=True)
+    whole(live, user)
+    live.put(children.role_import(live.reg, "reader"), *stopped(words, reason), id_=id_)
+    says(judged(live, user), "ServiceAccountsFailed")
+
+
+def test_a_role_is_not_looked_for_anew_behind_a_strangers_assignment() -> None:
+    live, user = Live(), account("reader", create=True)
+    whole(live, user)
+    gone = stopped("resource has been deleted from OpenStack", "UnrecoverableError")
+    live.put(children.role_import(live.reg, "reader"), *gone, id_="role-0")
+    live.put(children.assignment(live.reg, "reader"), *DONE, labels={})
+    says(judged(live, user), "ServiceAccountError")
+
+
+def test_an_assignment_is_not_measured_by_a_strangers_role() -> None:
+    live, user = Live(), account("reader", create=True)
+    whole(live, user)
+    live.put(children.assignment(live.reg, "reader"), *DONE, resource={"roleID": "role-0"})
+    live.put(children.role_import(live.reg, "reader"), *DONE, id_="theirs", labels={})
+    says(judged(live, user), "ServiceAccountError")
 
 
 # -- blocks that go ---------------------------------------------------------------------------------------------

@@ -261,3 +261,45 @@ def test_a_sweep_holds_the_condition_and_hides_no_other_trouble() -> None:
     assert held.fields["catalog"]["serviceID"] == "service-0"
     live.put(children.service(live.reg, TWO), *stopped("no right"), id_="s")
     assert "no right" in says(judged(live, TWO, SWEEPING), "CatalogFailed", (Act.DELETE, ("Role", "old")))
+
+
+# -- what is made anew in Keystone --------------------------------------------------------------------------------
+
+
+def test_an_endpoint_of_a_service_that_is_no_more_goes_and_is_made_anew() -> None:
+    """A newer K-ORC makes a vanished Service anew under another id, and leaves its Endpoints Available as they were."""
+    live, (public, internal) = Live(), TWO.endpoints
+    whole(live)
+    for endpoint in TWO.endpoints:
+        live.put(children.endpoint(live.reg, endpoint), *DONE, id_="e", resource={"serviceID": "service-0"})
+    says(judged(live), "CatalogRegistered")
+    live.put(children.service(live.reg, TWO), *DONE, id_="service-1")
+    live.put(children.endpoint(live.reg, internal), *DONE, id_="e", resource={"serviceID": "service-1"})
+    decision = judged(live)
+    message = says(decision, "WaitingForCatalog", (Act.DELETE, PUBLIC))
+    for part in ("serviceID service-0", f"Service openstack/{P}service is service-1", "made anew"):
+        assert part in message
+    assert decision.stays
+    live.put(children.endpoint(live.reg, public), *DONE, id_="e", resource={"serviceID": "service-0"}, deleting=True)
+    says(judged(live), "WaitingForCatalog")
+    live.drop(children.endpoint(live.reg, public))
+    says(judged(live), "WaitingForCatalog", (Act.APPLY, PUBLIC))
+    live.put(children.endpoint(live.reg, public), *DONE, id_="e", resource={"serviceID": "service-1"})
+    says(judged(live), "CatalogRegistered")
+
+
+@pytest.mark.parametrize(("service", "endpoint"), [("", "service-0"), ("service-1", None), ("service-1", "")])
+def test_an_id_that_is_not_known_is_no_difference(service: str, endpoint: str | None) -> None:
+    live = Live()
+    whole(live)
+    live.put(children.service(live.reg, TWO), *DONE, id_=service)
+    told = {} if endpoint is None else {"serviceID": endpoint}
+    live.put(children.endpoint(live.reg, TWO.endpoints[0]), *DONE, id_="e", resource=told)
+    says(judged(live), "CatalogRegistered" if service else "WaitingForCatalog")
+
+
+def test_an_endpoint_that_k_orc_is_not_done_with_is_left_to_it() -> None:
+    live = Live()
+    whole(live)
+    live.put(children.endpoint(live.reg, TWO.endpoints[0]), WORKING, id_="e", resource={"serviceID": "gone"})
+    says(judged(live), "WaitingForCatalog")

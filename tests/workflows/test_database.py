@@ -115,6 +115,14 @@ def test_children_carry_three_labels_and_what_is_delivered_two() -> None:
         assert set(shared_body["metadata"]) == {"name", "namespace"}
 
 
+@pytest.mark.parametrize(("length", "long"), [(1, True), (36, True), (37, False), (63, False)])
+def test_the_certificates_name_is_one_that_cert_manager_takes(length: int, long: bool) -> None:
+    namespace = "n" * length
+    spec = children.certificate(namespace)["spec"]
+    assert spec["commonName"] == f"order-db-openbao-client{f'.{namespace}.svc' if long else ''}"
+    assert len(spec["commonName"]) <= 64
+
+
 @pytest.mark.row("M07")
 def test_the_generator_speaks_to_the_openbao_of_the_planes_store() -> None:
     vault = {
@@ -612,6 +620,18 @@ def test_deletes_come_in_order_and_the_policy_in_force_before_the_database() -> 
     assert acts(late) == [*deletes[:2], "PATCH Database", *deletes[2:]]
     assert late.do[2].body == {"spec": {"cleanupPolicy": "Delete"}}
     assert len(late.left) == 4
+
+
+def test_what_is_left_is_said_in_the_words_of_whoever_serves_it() -> None:
+    scene = Scene(ordered())
+    scene.credential()
+    ready = {"type": "Ready", "status": "False", "reason": "Failed", "message": "no connection"}
+    leaving = {"deletionTimestamp": NOW.isoformat(), "finalizers": ["f"]}
+    for body in (children.database(scene.want), children.external_secret(scene.want)):
+        scene.put(body, {"conditions": [ready]}, metadata={**body["metadata"], **leaving})
+    left = {each.partition(" ")[0]: each for each in teardown(scene).left}
+    assert "(held by f; mariadb-operator: no connection)" in left["Database"]
+    assert "(held by f; External Secrets: no connection)" in left["ExternalSecret"]
 
 
 def test_what_is_not_ours_stays() -> None:

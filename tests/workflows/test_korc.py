@@ -38,6 +38,7 @@ from workflows.scaffold.korc import (
 
 URL = "https://keystone.example.com/v3"
 STALE = 2  # objects are at generation 3
+UNSEEN = "role assignment succeeded but could not be found in OpenStack"
 
 
 @pytest.mark.row("K01")
@@ -242,6 +243,11 @@ def test_nothing_is_classified_on_a_managed_plane() -> None:
         (stopped("lookup k: no such host"), True),
         (stopped("Post: i/o timeout"), True),
         (stopped(REFUSED, "UnrecoverableError"), False),
+        (stopped(UNSEEN, "UnrecoverableError"), True),
+        (stopped(UNSEEN), False),
+        (stopped(UNSEEN, "UnrecoverableError", generation=STALE), False),
+        (stopped("found more than one matching role assignment after creation", "UnrecoverableError"), False),
+        (stopped("role assignment has been deleted from OpenStack", "UnrecoverableError"), False),
         (stopped(f"{REFUSED} x509"), False),
         (stopped(f"{REFUSED} 401"), False),
         (stopped(f"{REFUSED} Unauthorized"), False),

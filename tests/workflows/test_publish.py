@@ -110,6 +110,30 @@ def test_the_words_of_external_secrets_are_in_every_wait() -> None:
     assert "SecretSyncedError: no such path" in waits(judged(live))
 
 
+def test_a_push_that_was_taken_back_for_want_of_its_source_is_made_anew() -> None:
+    """External Secrets (chart 2.3 on) neither tries again nor hears of the source; its key in OpenBao is gone."""
+    live = Live()
+    whole(live)
+    gone = condition("Ready", "False", "SourceDeleted", "source secret deleted", generation=None)
+    put_push(live, gone)
+    live.drop(delivery.source_secret(live.reg))
+    waits(judged(live), (Act.APPLY, SOURCE))
+    put_source(live)
+    decision = judged(live)
+    assert "source secret deleted" in waits(decision, (Act.DELETE, PUSH))
+    assert decision.do[0].exact, "one that has pushed since has a key in OpenBao, which would go along"
+    put_push(live, gone, deleting=True)
+    waits(judged(live))
+    live.drop(delivery.push_secret(live.reg, ONE))
+    waits(judged(live), (Act.APPLY, PUSH))
+    # Whatever else it says, and even that word on a push that went well, is no reason to take a key out of OpenBao.
+    for status, reason in (("False", "Errored"), ("Unknown", "SourceDeleted")):
+        put_push(live, condition("Ready", status, reason, "", generation=None))
+        waits(judged(live))
+    put_push(live, condition("Ready", "True", "SourceDeleted", "", generation=None))
+    says(judged(live), "AccountProvisioned")
+
+
 @pytest.mark.row("A21")
 def test_a_password_that_is_not_there_is_a_wait() -> None:
     live = Live()

@@ -18,7 +18,7 @@ from workflows.keystoneservice.children import Registration
 from workflows.keystoneservice.gates import undeclared
 from workflows.keystoneservice.identity import bound_to
 from workflows.scaffold import gated, korc
-from workflows.scaffold.child import Found, Seen, Standing, judge_child, key, the, write
+from workflows.scaffold.child import Body, Found, Seen, Standing, judge_child, key, the, write
 from workflows.scaffold.naming import keystone_name_key
 from workflows.scaffold.ownership import Marks
 from workflows.scaffold.removal import Removing
@@ -266,14 +266,34 @@ def _judge_roles(reg: Registration, account: Account, seen: Seen) -> list[tuple[
             f" ({GROUP}/v1alpha1). Install a K-ORC that has it, with its CustomResourceDefinition, or declare no roles."
         )
         return [(account.roles[0], Found(standing=Standing.REFUSED, message=message))]
+    whose = {"userID": children.user(reg, account, 1, None), "projectID": children.project(reg, account)}
     for role in children.roles(account):
-        for body in (children.role_import(reg, role), children.assignment(reg, role)):
-            each = judge_child(body, marks, seen)
+        imported, assigned = children.role_import(reg, role), children.assignment(reg, role)
+        if (lost := _lost(imported, assigned, marks, seen)) is not None:
+            found.append((role, lost.model_copy(update={"message": f"Role {role!r}: {lost.message}"})))
+            continue
+        for body, joins in ((imported, {}), (assigned, {**whose, "roleID": imported})):
+            each = judge_child(body, marks, seen, joins)
             hint = ""
             if body["kind"] == "Role" and each.child is not None and korc.stalled(each.child, seen.now):
                 hint = " It has been looked for for minutes and may not exist in Keystone."
             found.append((role, each.model_copy(update={"message": f"Role {role!r}: {each.message}{hint}"})))
     return found
+
+
+def _lost(imported: Body, assigned: Body, marks: Marks, seen: Seen) -> Found | None:
+    """A role that was deleted in Keystone after its import had found it: K-ORC does not look again, so the import is
+    made anew and waits. Its assignment goes first, and comes back after it: K-ORC holds a Role that one refers to."""
+    found, bound = judge_child(imported, marks, seen), seen.of(assigned)
+    if found.child is None or (bound is not None and not marks.own(bound.metadata)):
+        return None
+    if found.child.deleting and bound is None:
+        return found
+    if found.standing is not Standing.FAILED or not korc.vanished(found.child):
+        return None
+    first = imported if bound is None else assigned
+    do = () if bound is not None and bound.deleting else (write(Act.DELETE, first),)
+    return found.model_copy(update={"message": f"{found.message} (it is about to be looked for anew)", "do": do})
 
 
 def _superseded(reg: Registration, wanted: Password, seen: Seen) -> tuple[Write, ...]:

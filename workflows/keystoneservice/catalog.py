@@ -42,7 +42,8 @@ def judge_catalog(reg: Registration, catalog: Catalog | None, seen: Seen, swept:
     # The endpoints are ours once the row is; until then nobody knows whose they would be.
     ours = seen.of(children.service(reg, catalog)) is not None and service.standing is not Standing.REFUSED
     marks = children.marks(reg.order, reg.uid)
-    endpoints = [judge_child(children.endpoint(reg, each), marks, seen) for each in catalog.endpoints if ours]
+    joins = {"serviceID": children.service(reg, catalog)}
+    endpoints = [judge_child(children.endpoint(reg, each), marks, seen, joins) for each in catalog.endpoints if ours]
     do = (*writes([service, *endpoints]), *swept.do)
     fields = {"catalog": _status(reg, catalog, seen, ours=ours)}
     blocker = blocking([service, *endpoints])

@@ -14,6 +14,9 @@ from workflows.scaffold.child import Body, Seen, Standing, as_declared, standing
 from workflows.scaffold.ownership import includes, refusal
 from workflows.scaffold.verdict import Act, Decision, Verdict
 
+SOURCE_DELETED = "SourceDeleted"
+"""External Secrets' word, since its chart 2.3, for a PushSecret that has stopped because its source was missing."""
+
 
 class Content(Model):
     """What is to be delivered, by what stands for it.
@@ -41,6 +44,10 @@ def judge_publish(reg: Registration, generation: int, content: Content | None, s
         return decision
     pushed, external = seen.of(push), seen.of(delivery.external_secret(reg, "", ""))
     assert pushed is not None
+    if _taken_back(pushed):
+        # It does not look at its source again. It has nothing in OpenBao now, which its deletion would take along.
+        message = f"{the(push)} is deleted and made anew, for its source Secret was gone for a time{_words(pushed)}"
+        return _wait(message).model_copy(update={"do": (write(Act.DELETE, push, exact=True),)})
     before = external.metadata.annotations.get(delivery.FORCE_SYNC, "") if external else ""
     if not _fresh(pushed, before, content.digest):
         return _wait(f"{the(push)} has not brought the password to OpenBao yet{_words(pushed)}")
@@ -105,6 +112,12 @@ def _fresh(pushed: KorcObject, before: str, digest: str) -> bool:
         return False
     content, _, push = before.partition("/")
     return content in ("", digest) or synced != push
+
+
+def _taken_back(pushed: KorcObject) -> bool:
+    """Whether External Secrets has pushed while the source was missing, and so deleted what it had pushed before."""
+    ready = find(pushed.status.conditions, "Ready")
+    return ready is not None and ready.status == "False" and ready.reason == SOURCE_DELETED
 
 
 def _words(child: KorcObject | None) -> str:

@@ -26,6 +26,8 @@ ACCOUNT = "order-db-creds"
 """ServiceAccount by which External Secrets logs in for every order of a plane; the auth role is `order-db`."""
 CLIENT = "order-db-openbao-client"
 """Certificate, and the Secret it makes, by which OpenBao's listener lets orders of a plane in."""
+MAX_COMMON_NAME = 64
+"""X.509's limit; cert-manager refuses a longer one."""
 CLIENT_KEYS = ("tls.crt", "tls.key", "ca.crt")
 
 Body = dict[str, Any]
@@ -127,12 +129,13 @@ def service_account(plane_namespace: str) -> Body:
 
 def certificate(plane_namespace: str) -> Body:
     """Shared likewise."""
+    name = f"{CLIENT}.{plane_namespace}.svc"
     spec = {
         "secretName": CLIENT,
         "duration": "8760h",
         "renewBefore": "720h",
         "usages": ["client auth"],
-        "commonName": f"{CLIENT}.{plane_namespace}.svc",
+        "commonName": name if len(name) <= MAX_COMMON_NAME else CLIENT,
         "issuerRef": {"name": "openbao-ca-issuer", "kind": "ClusterIssuer"},
     }
     return {"kind": "Certificate", "metadata": {"name": CLIENT, "namespace": plane_namespace}, "spec": spec}

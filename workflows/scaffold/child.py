@@ -71,14 +71,19 @@ def key(kind: str, namespace: str, name: str) -> str:
     return f"{kind}/{namespace}/{name}"
 
 
-def judge_child(wanted: Body, marks: Marks, seen: Seen) -> Found:
-    """How a child stands that can only ever be our own: an import, or what hangs on another child of the order."""
+def judge_child(wanted: Body, marks: Marks, seen: Seen, joins: Mapping[str, Body] | None = None) -> Found:
+    """How a child stands that can only ever be our own: an import, or what hangs on another child of the order.
+
+    joins  fields of `status.resource` that hold an id in Keystone, and the order's child whose id it has to be
+    """
     found = judge_declared(wanted, marks, seen)
     if not found.ready or found.child is None:
         return found
     if korc.transport_latched(found.child):
         return cleared(found.child, wanted, seen.now)
-    return standing_of(found.child, wanted)
+    standing = standing_of(found.child, wanted)
+    outlived = _outlived(found.child, wanted, marks, seen, joins or {}) if standing.ready else None
+    return outlived or standing
 
 
 def judge_declared(wanted: Body, marks: Marks, seen: Seen) -> Found:
@@ -120,6 +125,22 @@ def standing_of(child: KorcObject, wanted: Body, *, there: bool | None = None) -
         message = f"{the(wanted)} is not Available yet: {korc.words(child)}"
         return Found(standing=Standing.WAITING, message=message, child=child)
     return Found(standing=Standing.READY, child=child)
+
+
+def _outlived(child: KorcObject, wanted: Body, marks: Marks, seen: Seen, joins: Mapping[str, Body]) -> Found | None:
+    """A newer K-ORC makes anew what vanished from Keystone, under another id, and does not look at what refers to it:
+    that goes on reading Available for something that is no more. What either side does not say yet is no difference.
+    """
+    for field, other in joins.items():
+        live, was = seen.of(other), child.status.resource.get(field)
+        now = live.status.id if live is not None and marks.own(live.metadata) else ""
+        if was and now and was != now:
+            message = (
+                f"{the(wanted)} is of a {other['kind']} that is no more in Keystone ({field} {was}), for"
+                f" {the(other)} is {now} by now; it is deleted, and made anew once it is gone."
+            )
+            return Found(standing=Standing.WAITING, message=message, do=(write(Act.DELETE, wanted),), child=child)
+    return None
 
 
 def cleared(child: KorcObject, wanted: Body, now: datetime) -> Found:

@@ -13,6 +13,9 @@ from workflows.api.meta import find
 
 PENDING_EXTERNAL = "Waiting for OpenStack resource to be created externally"
 AMBIGUOUS = "found more than one matching OpenStack resource during import"
+VANISHED = "resource has been deleted from OpenStack"
+ASSIGNED_UNSEEN = "role assignment succeeded but could not be found in OpenStack"
+"""Of a RoleAssignment: the list that follows the PUT failed, which K-ORC takes for an empty one."""
 
 INVALID_CONFIGURATION = "InvalidConfiguration"
 UNRECOVERABLE = "UnrecoverableError"
@@ -59,6 +62,12 @@ def terminal(child: KorcObject) -> str | None:
     if progressing is None or progressing.observed_generation != child.metadata.generation:
         return None
     return progressing.message if progressing.reason in (INVALID_CONFIGURATION, UNRECOVERABLE) else None
+
+
+def vanished(child: KorcObject) -> bool:
+    """Whether what it had found in Keystone is no more, and K-ORC has given it up for that."""
+    words = terminal(child)
+    return bool(child.status.id) and words is not None and VANISHED in words
 
 
 def read_probe(probe: KorcObject) -> Probe:
@@ -137,14 +146,14 @@ _MISMATCH_HINT = (
 
 
 def transport_latched(child: KorcObject) -> bool:
-    """Terminal only because a connection failed while K-ORC created or updated (contracts 4.14)."""
+    """Terminal only because a connection failed while K-ORC created or updated (contracts 4.14), or while it looked
+    for the role that it had just assigned: no other kind says that, and what it assigned is ours."""
     progressing = find(child.status.conditions, "Progressing")
-    return (
-        progressing is not None
-        and progressing.observed_generation == child.metadata.generation
-        and progressing.reason == INVALID_CONFIGURATION
-        and classify(progressing.message) == "EndpointUnreachable"
-    )
+    if progressing is None or progressing.observed_generation != child.metadata.generation:
+        return False
+    if progressing.reason == UNRECOVERABLE:
+        return ASSIGNED_UNSEEN in progressing.message
+    return progressing.reason == INVALID_CONFIGURATION and classify(progressing.message) == "EndpointUnreachable"
 
 
 def unlatch_due(child: KorcObject, now: datetime) -> bool:

@@ -30,7 +30,14 @@ _IDENTITY = {"Project": ("name", "domainRef"), "User": ("name", "domainRef"), "S
 """The kinds that K-ORC takes over and deletes by name, and by which fields it looks them up (contracts 6.3)."""
 
 PUSHED = "PushSecret"
-_NOT_KORCS = (PUSHED, "ExternalSecret", "VaultDynamicSecret", "Database", "Secret")
+_NOT_KORCS = {
+    PUSHED: "External Secrets",
+    "ExternalSecret": "External Secrets",
+    "VaultDynamicSecret": "External Secrets",
+    "Database": "mariadb-operator",
+    "Secret": "",
+}
+"""Whose words are on an object that is not K-ORC's; nobody's on a Secret."""
 
 
 class Removing(Model):
@@ -104,7 +111,8 @@ def _to_be_gone(body: dict[str, Any], child: KorcObject) -> str:
     if body["kind"] not in _NOT_KORCS:
         return f"{the(body)} to be gone (K-ORC: {korc.words(child)})"
     ready = find(child.status.conditions, "Ready")
-    words = f"; External Secrets: {ready.message}" if ready is not None and ready.status != "True" else ""
+    whose = _NOT_KORCS[body["kind"]]
+    words = f"; {whose}: {ready.message}" if ready is not None and ready.status != "True" else ""
     return f"{the(body)} to be gone (held by {', '.join(child.metadata.finalizers) or 'nobody'}{words})"
 
 
