@@ -710,6 +710,59 @@ def test_an_assignment_is_not_measured_by_a_strangers_role() -> None:
     says(judged(live, user), "ServiceAccountError")
 
 
+# -- what is deleted by hand, or spelled otherwise ----------------------------------------------------------------
+
+
+def test_a_user_that_somebody_deletes_goes_with_its_assignments_and_all_come_back() -> None:
+    """K-ORC holds it until nothing refers to it, for ever if nobody sees to that."""
+    live, user = Live(), account("reader", create=True)
+    whole(live, user)
+    assigned = children.assignment(live.reg, "reader")
+    assign = ("RoleAssignment", assigned["metadata"]["name"])
+    put_user(live, over=user, deleting=True)
+    message = says(judged(live, user), "WaitingForServiceAccounts", (Act.DELETE, assign))
+    assert "is being deleted (held by openstack.k-orc.cloud/" in message
+    live.put(assigned, *DONE, deleting=True)
+    says(judged(live, user), "WaitingForServiceAccounts")
+    live.drop(assigned)
+    says(judged(live, user), "WaitingForServiceAccounts")  # one that referred to it now would hold it again
+
+
+def test_a_project_that_somebody_deletes_takes_the_user_along_and_an_import_takes_nothing() -> None:
+    for create in (True, False):
+        live, user = Live(), account(create=create)
+        whole(live, user)
+        live.put(children.project(live.reg, user), *DONE, id_="project-0", deleting=True)
+        says(judged(live, user), "WaitingForServiceAccounts", *([(Act.DELETE, USER)] if create else []))
+
+
+@pytest.mark.row("S26", "A15")
+def test_a_role_that_is_spelled_otherwise_is_bound_after_it_was_taken_back() -> None:
+    """Both are one assignment in Keystone: the former's end would take it, whoever else reads Available."""
+    live, user = Live(), account("Member", create=True)
+    whole(live, user)
+    now = account("member", create=True)
+    role, assign = (("Role", f"{P}role-member-{eight_hex('member')}"),
+                    ("RoleAssignment", f"{P}assign-member-{eight_hex('member')}"))  # fmt: skip
+    message = says(judged(live, now), "WaitingForServiceAccounts", (Act.APPLY, role))
+    assert "Role 'member'" in message
+    live.put(children.role_import(live.reg, "member"), *DONE, id_="role-0")
+    assert "binds it as 'Member'" in says(judged(live, now), "WaitingForServiceAccounts")
+    live.put(children.assignment(live.reg, "member"), *DONE)
+    says(judged(live, now), "WaitingForServiceAccounts", (Act.DELETE, assign))
+    for former in (children.assignment(live.reg, "Member"), children.assignment(live.reg, "member")):
+        live.drop(former)
+    says(judged(live, now), "WaitingForServiceAccounts", (Act.APPLY, assign))
+
+
+def test_nothing_is_bound_to_a_role_whose_import_is_a_strangers() -> None:
+    live, user = Live(), account("reader", create=True)
+    whole(live, user)
+    live.drop(children.assignment(live.reg, "reader"))
+    live.put(children.role_import(live.reg, "reader"), *DONE, id_="admin", labels={})
+    says(judged(live, user), "ServiceAccountError")
+
+
 # -- blocks that go ---------------------------------------------------------------------------------------------
 
 

@@ -202,11 +202,19 @@ def test_a_changed_url_is_projected() -> None:
     says(judged(live), "WaitingForCatalog", (Act.APPLY, PUBLIC))
 
 
-def test_what_is_being_deleted_is_waited_for() -> None:
+def test_a_service_that_somebody_deletes_goes_with_its_endpoints_and_all_come_back() -> None:
+    """K-ORC holds it until nothing refers to it, for ever if nobody sees to that."""
     live = Live()
     whole(live)
     live.put(children.service(live.reg, TWO), *DONE, id_="s", deleting=True)
-    assert "made anew once it is gone" in says(judged(live), "WaitingForCatalog")
+    said = says(judged(live), "WaitingForCatalog", (Act.DELETE, PUBLIC), (Act.DELETE, INTERNAL))
+    assert "made anew once it is gone" in said
+    for each in TWO.endpoints:
+        live.put(children.endpoint(live.reg, each), *DONE, id_="e", deleting=True)
+    says(judged(live), "WaitingForCatalog")
+    for each in TWO.endpoints:
+        live.drop(children.endpoint(live.reg, each))
+    says(judged(live), "WaitingForCatalog")  # one that referred to it now would hold it again
 
 
 # -- latches ----------------------------------------------------------------------------------------------------

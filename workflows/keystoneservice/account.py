@@ -272,13 +272,37 @@ def _judge_roles(reg: Registration, account: Account, seen: Seen) -> list[tuple[
         if (lost := _lost(imported, assigned, marks, seen)) is not None:
             found.append((role, lost.model_copy(update={"message": f"Role {role!r}: {lost.message}"})))
             continue
-        for body, joins in ((imported, {}), (assigned, {**whose, "roleID": imported})):
-            each = judge_child(body, marks, seen, joins)
+        judged = [judge_child(imported, marks, seen)]
+        # Nobody knows what a stranger's import stands for.
+        if judged[0].standing is not Standing.REFUSED:
+            judged.append(
+                _respelled(role, assigned, marks, seen)
+                or judge_child(assigned, marks, seen, {**whose, "roleID": imported})
+            )
+        for each in judged:
             hint = ""
-            if body["kind"] == "Role" and each.child is not None and korc.stalled(each.child, seen.now):
+            if each is judged[0] and each.child is not None and korc.stalled(each.child, seen.now):
                 hint = " It has been looked for for minutes and may not exist in Keystone."
             found.append((role, each.model_copy(update={"message": f"Role {role!r}: {each.message}{hint}"})))
     return found
+
+
+def _respelled(role: str, assigned: Body, marks: Marks, seen: Seen) -> Found | None:
+    """An assignment that binds the very role as it was spelled before. It is swept, and K-ORC takes the role from the
+    user then, whoever else binds it: so the declared one is made after it is gone.
+    """
+    namespace, name = assigned["metadata"]["namespace"], assigned["metadata"]["name"]
+    for each, other in seen.children.items():
+        if not each.startswith(f"{ASSIGNMENT}/") or other.metadata.name == name or not marks.own(other.metadata):
+            continue
+        resource = other.spec.get("resource") or {}
+        imported = seen.children.get(key("Role", namespace, str(resource.get("roleRef"))))
+        asked = ((imported.spec.get("import") or {}).get("filter") or {}).get("name") if imported else None
+        if asked and keystone_name_key(str(asked)) == keystone_name_key(role):
+            message = f"{ASSIGNMENT} {namespace}/{other.metadata.name} binds it as {asked!r} and is taken back first."
+            do = (write(Act.DELETE, assigned),) if seen.of(assigned) else ()
+            return Found(standing=Standing.WAITING, message=message, do=do, child=other)
+    return None
 
 
 def _lost(imported: Body, assigned: Body, marks: Marks, seen: Seen) -> Found | None:

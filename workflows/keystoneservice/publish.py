@@ -77,7 +77,7 @@ def _unless_declared(
     """
     live = seen.of(wanted)
     if live is not None:
-        early = standing_before_spec(live, wanted, children.marks(reg.order, reg.uid))
+        early = standing_before_spec(live, wanted, children.marks(reg.order, reg.uid), seen)
         if early is not None and early.standing is Standing.REFUSED:
             return Decision(verdict=false(reasons.ACCOUNT_READY, reasons.ACCOUNT_ERROR, early.message))
         if early is not None:

@@ -90,10 +90,10 @@ def judge_declared(wanted: Body, marks: Marks, seen: Seen) -> Found:
     """Whether a child of any controller's is there as declared; what its controller says of it is not asked."""
     child = seen.of(wanted)
     if child is None:
-        return Found(
+        return going(wanted, marks, seen) or Found(
             standing=Standing.WAITING, message=f"{the(wanted)} has yet to be created.", do=(write(Act.APPLY, wanted),)
         )
-    if (early := standing_before_spec(child, wanted, marks)) is not None:
+    if (early := standing_before_spec(child, wanted, marks, seen)) is not None:
         return early
     if not as_declared(child, wanted):
         message = f"{the(wanted)} has yet to be brought up to date."
@@ -101,15 +101,53 @@ def judge_declared(wanted: Body, marks: Marks, seen: Seen) -> Found:
     return Found(standing=Standing.READY, child=child)
 
 
-def standing_before_spec(child: KorcObject, wanted: Body, marks: Marks) -> Found | None:
+def standing_before_spec(child: KorcObject, wanted: Body, marks: Marks, seen: Seen) -> Found | None:
     """Whose it is and whether it is going: what decides before its spec may be looked at."""
     meta = child.metadata
     if not marks.own(meta):
         return Found(standing=Standing.REFUSED, message=refusal(wanted["kind"], meta.namespace, meta.name))
     if child.deleting:
-        message = f"{the(wanted)} is being deleted; it is made anew once it is gone."
-        return Found(standing=Standing.WAITING, message=message, child=child)
+        held = f" (held by {', '.join(meta.finalizers)})" if meta.finalizers else ""
+        message = f"{the(wanted)} is being deleted{held}; it is made anew once it is gone."
+        do = tuple(write(Act.DELETE, each) for each in _held_by(child, wanted["kind"], marks, seen))
+        return Found(standing=Standing.WAITING, message=message, do=do, child=child)
     return None
+
+
+def _held_by(child: KorcObject, kind: str, marks: Marks, seen: Seen) -> list[Body]:
+    """The order's children that refer to one that somebody deletes: K-ORC lets it go only after them, so they are made
+    anew with it. Not for an import but a role's: its deletion takes nothing from Keystone, and a user's would.
+    """
+    if child.spec.get("managementPolicy") != "managed" and kind != "Role":
+        return []
+    return [
+        {
+            "kind": each.partition("/")[0],
+            "metadata": {"name": other.metadata.name, "namespace": other.metadata.namespace},
+        }
+        for each, other in seen.children.items()
+        if _refers(other.spec, kind, child.metadata.name) and marks.own(other.metadata) and not other.deleting
+    ]
+
+
+def going(wanted: Body, marks: Marks, seen: Seen) -> Found | None:
+    """Nothing is made that refers to what is being deleted: K-ORC would hold that for its sake."""
+    for each, other in seen.children.items():
+        kind = each.partition("/")[0]
+        if (
+            other.deleting
+            and _refers(wanted.get("spec") or {}, kind, other.metadata.name)
+            and marks.own(other.metadata)
+        ):
+            message = f"{the(wanted)} has yet to be created, once {kind} {other.metadata.name} is gone and made anew."
+            return Found(standing=Standing.WAITING, message=message, child=other)
+    return None
+
+
+def _refers(spec: Mapping[str, Any], kind: str, name: str) -> bool:
+    """By a field of its resource: `defaultProjectRef` to a Project."""
+    resource = spec.get("resource") or {}
+    return any(field.lower().endswith(f"{kind.lower()}ref") and value == name for field, value in resource.items())
 
 
 def standing_of(child: KorcObject, wanted: Body, *, there: bool | None = None) -> Found:

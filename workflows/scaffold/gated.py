@@ -19,6 +19,7 @@ from workflows.scaffold.child import (
     Standing,
     as_declared,
     cleared,
+    going,
     standing_before_spec,
     standing_of,
     the,
@@ -60,8 +61,8 @@ def judge_gated(order: OrderRef, gated: Gated, seen: Seen) -> Found:
     """How the child stands: a chain of early returns, in the order of contracts 4.2, 4.13 and 4.14."""
     wanted, child = gated.child, seen.of(gated.child)
     if child is None:
-        return _before_creation(order, gated, seen)
-    if (early := standing_before_spec(child, wanted, gated.marks)) is not None:
+        return going(wanted, gated.marks, seen) or _before_creation(order, gated, seen)
+    if (early := standing_before_spec(child, wanted, gated.marks, seen)) is not None:
         return early
     unmade = not child.status.id and not gated.adopt
     if not as_declared(child, wanted):
