@@ -27,6 +27,9 @@ _MAY_LACK = (ASSIGNMENT, *sweep.BESIDE_THE_ORDER)
 _CLAIMED = {"catalog": ("Service",), "account": ("User", "Project")}
 """The kinds that each block claims identities of."""
 
+_RIVALS = {"catalog": ("Service",), "account": ("User", "Domain")}
+"""The kinds of which an adopting block looks at everybody's: what another managed child keeps is not taken over."""
+
 Judge = Callable[[Seen], Decision]
 
 
@@ -107,6 +110,7 @@ class Given(Job):
         if self.new or believed:
             await projection.get(*wanted)
             if self.new and not projection.seen.children:
+                await self._read_rivals(projection, block)
                 return Block(block)
         if not believed:
             await projection.list(self.plane.namespace, sweep.KINDS[block], contents=True)
@@ -115,6 +119,8 @@ class Given(Job):
         asked = [probe for child in wanted if (probe := _probe_of(child, probes, projection.seen)) is not None]
         await projection.get(*(probe for probe in asked if projection.seen.of(probe) is None))
         begins = any(body["metadata"]["name"] in probes for body in missing)
+        if begins:
+            await self._read_rivals(projection, block)
         order, reg, spec, seen = self.task.order, self.reg, self.spec, projection.seen
         # What the spec declares is what it was when a pass found it so: a difference is somebody's edit.
         settled = gates.swept(order.status, order.generation, block)
@@ -122,6 +128,12 @@ class Given(Job):
             return Block(block, whole=not believed, begins=begins)
         held = await projection.held(reg.plane.namespace, identity.telling(block, reg, spec, seen))
         return Block(block, True, lambda seen: identity.replaced(block, reg, spec, seen, held), begins=True)
+
+    async def _read_rivals(self, projection: Projection, block: str) -> None:
+        """Of a block that adopts: nobody is asked whether what it wants exists, so whoever keeps it has to be seen."""
+        declared = self.spec.catalog if block == "catalog" else self.spec.account
+        if declared is not None and declared.adopt:
+            await projection.list(self.plane.namespace, _RIVALS[block], whosever=True)
 
     def removal(self, kinds: Sequence[str], block: Block | None = None) -> Callable[[Seen], Removing]:
         """The judge of what goes: all children of these kinds, or of a block that was read what it does not declare."""
@@ -161,7 +173,9 @@ class Given(Job):
         begins = block.begins and not block.replaced(projection.seen).names
         if pen is not None and order.generation > 1 and (first or begins):
             kept = identity.telling(block.name, self.reg, self.spec, projection.seen)
-            await self.drop_claims(pen, *_CLAIMED[block.name], keep=kept)
+            # The plane may have renamed its domain since: then what the order holds is called otherwise, and stays.
+            if begins or not kept or await projection.held(self.plane.namespace, kept):
+                await self.drop_claims(pen, *_CLAIMED[block.name], keep=kept)
 
     async def drop_claims(self, pen: Pen | None, *kinds: str, keep: Collection[str] = ()) -> None:
         """Drops the order's claims: those of these kinds, or all; but for some, by name."""

@@ -14,6 +14,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities import projection
 from activities.cluster import (
+    CONTROL_PLANE,
     EVENT,
     EXTERNAL_SECRET,
     KEYSTONE_SERVICE,
@@ -225,6 +226,40 @@ async def test_the_claims_of_a_removed_block_are_free_for_others(registered: Reg
         ]
         second = await registered.order("second", **spec)
         await registered.passes_until_ready(second)
+
+
+@pytest.mark.row("A24")
+async def test_a_claim_outlives_the_name_of_the_planes_domain(registered: Registered) -> None:
+    """What is claimed in a domain that is called otherwise by now is still the order's: nobody else may adopt it."""
+    await registered.plane()
+    ref = await registered.ready()
+    before = sorted(each["metadata"]["name"] for each in await registered.leases())
+    world = registered.world
+    renamed = {"spec": {"korc": {"adminCredential": {"domainName": "Corp"}}}}
+    await registered.admin.patch(CONTROL_PLANE, world.plane_ns, "cp", renamed)
+    await registered.edit(ref, account={**ACCOUNT, "roles": ["reader", "member"]})
+    async with registered.playing():
+        await registered.passes_until_ready(ref)
+    assert sorted(each["metadata"]["name"] for each in await registered.leases()) == before
+
+
+@pytest.mark.row("A24")
+async def test_adopt_does_not_take_over_what_another_order_keeps_without_a_claim(registered: Registered) -> None:
+    """As one that was taken over from the reference operator does."""
+    await registered.plane()
+    first = await registered.ready()
+    for lease in await registered.leases():
+        meta = lease["metadata"]
+        await registered.admin.delete(LEASE, meta["namespace"], meta["name"], meta["uid"])
+    names = {"catalog": {**CATALOG, "adopt": True}, "account": {**ACCOUNT, "adopt": True}}
+    names["catalog"] |= {"serviceName": first.name}
+    names["account"] |= {"userName": first.name, "project": {"name": "elsewhere", "create": True}}
+    second = await registered.order("second", **names)
+    async with registered.playing():
+        await registered.one_pass(second)
+        while await registered.reasons(second) != ("ServiceCollision", "ServiceAccountCollision"):
+            await registered.one_pass(second)
+    assert "which is not this order's" in await registered.message(second, "AccountReady")
 
 
 # -- what it costs ----------------------------------------------------------------------------------------------

@@ -710,6 +710,31 @@ def test_an_assignment_is_not_measured_by_a_strangers_role() -> None:
     says(judged(live, user), "ServiceAccountError")
 
 
+# -- rivals -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.row("A24")
+@pytest.mark.parametrize("domain", ["", "Corp"])
+def test_adopt_does_not_take_the_user_that_another_managed_child_keeps(domain: str) -> None:
+    """One whose order was taken over from the reference operator holds no claim; its password would be replaced."""
+    live, user = Live(), account(create=True, adopt=True, userName="Reports", domainName=domain)
+    handle = "their-domain" if domain else live.reg.plane.domain_handle
+    imported = {"kind": "Domain", "metadata": {"name": handle, "namespace": "openstack", "labels": {}},
+                "spec": {"import": {"filter": {"name": "corp"}}}}  # fmt: skip
+    live.put(imported, *DONE, id_="d", labels={})
+    meta: dict[str, Any] = {"name": "theirs", "namespace": "openstack", "labels": {}}
+    spec: dict[str, Any] = {"managementPolicy": "managed", "resource": {"name": "reports", "domainRef": handle}}
+    theirs = {"kind": "User", "metadata": meta, "spec": spec}
+    live.put(theirs, *DONE, id_="u", labels={})
+    whole_but_user = children.project(live.reg, user)
+    live.put(whole_but_user, *DONE, id_="project-0")
+    assert "User openstack/theirs" in judged(live, user).verdict.message
+    assert judged(live, user).verdict.reason == "ServiceAccountCollision"
+    elsewhere = {**spec, "resource": {"name": "reports", "domainRef": "unknown"}}
+    live.put({**theirs, "spec": elsewhere}, *DONE, id_="u", labels={})
+    assert judged(live, user).verdict.reason == "WaitingForServiceAccounts"
+
+
 # -- what is deleted by hand, or spelled otherwise ----------------------------------------------------------------
 
 

@@ -217,6 +217,25 @@ def test_a_service_that_somebody_deletes_goes_with_its_endpoints_and_all_come_ba
     says(judged(live), "WaitingForCatalog")  # one that referred to it now would hold it again
 
 
+# -- rivals -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.row("A24")
+def test_adopt_does_not_take_what_another_managed_service_keeps() -> None:
+    """One whose order was taken over from the reference operator holds no claim."""
+    live, entry = Live(), TWO.model_copy(update={"adopt": True})
+    theirs = children.service(live.reg, TWO)
+    theirs = {**theirs, "metadata": {**theirs["metadata"], "name": "theirs", "labels": {}}}
+    live.put(theirs, *DONE, id_="s", labels={})
+    assert "Service openstack/theirs" in says(judged(live, entry), "ServiceCollision")
+    for other in ({"type": "other"}, {"name": "other"}):
+        resource = {**theirs["spec"]["resource"], **other}
+        live.put({**theirs, "spec": {**theirs["spec"], "resource": resource}}, *DONE, id_="s", labels={})
+        assert judged(live, entry).verdict.reason == "WaitingForCatalog"
+    live.put({**theirs, "spec": {**theirs["spec"], "managementPolicy": "unmanaged"}}, *DONE, id_="s", labels={})
+    assert judged(live, entry).verdict.reason == "WaitingForCatalog"
+
+
 # -- latches ----------------------------------------------------------------------------------------------------
 
 LATCHED = stopped(REFUSED, since=NOW - timedelta(minutes=3))

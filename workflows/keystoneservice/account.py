@@ -226,7 +226,23 @@ def _judge_user(reg: Registration, account: Account, wanted: Password, seen: See
         blind=True,
         exact=True,
     )
-    return gated.judge_gated(reg.order, gate, seen)
+    wanted_name, wanted_domain = account.effective_user(reg.order.name), account.effective_domain(reg.plane)
+
+    def same(name: str, resource: Body) -> bool:
+        there = _domain_called(reg, str(resource.get("domainRef")), seen)
+        return keystone_name_key(name) == keystone_name_key(wanted_name) and there == keystone_name_key(wanted_domain)
+
+    adopts = account.adopt and seen.of(gate.child) is None
+    return (gated.rival(gate, seen, same) if adopts else None) or gated.judge_gated(reg.order, gate, seen)
+
+
+def _domain_called(reg: Registration, handle: str, seen: Seen) -> str:
+    """A Domain object's name in Keystone, folded; empty where it is not known."""
+    if handle == reg.plane.domain_handle:
+        return keystone_name_key(reg.plane.admin_domain)
+    live = seen.children.get(key("Domain", reg.plane.namespace, handle))
+    asked = ((live.spec.get("import") or {}).get("filter") or live.spec.get("resource") or {}) if live else {}
+    return keystone_name_key(str(asked.get("name") or ""))
 
 
 def _judge_secret(reg: Registration, wanted: Password, seen: Seen) -> Found:

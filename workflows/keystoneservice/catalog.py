@@ -8,7 +8,8 @@ from workflows.keystoneservice.blocks import blocking, false, held, replaced, sa
 from workflows.keystoneservice.children import Registration
 from workflows.keystoneservice.gates import undeclared
 from workflows.scaffold import gated
-from workflows.scaffold.child import Seen, Standing, judge_child
+from workflows.scaffold.child import Body, Found, Seen, Standing, judge_child
+from workflows.scaffold.naming import keystone_name_key
 from workflows.scaffold.removal import Removing
 from workflows.scaffold.verdict import Decision, Verdict
 
@@ -38,7 +39,7 @@ def judge_catalog(reg: Registration, catalog: Catalog | None, seen: Seen, swept:
     if was:
         fields = {"catalog": _status(reg, catalog, seen, ours=False)}
         return replaced(swept, was, reasons.CATALOG_READY, reasons.WAITING_FOR_CATALOG, fields)
-    service = gated.judge_gated(reg.order, _service(reg, catalog), seen)
+    service = _judge_service(reg, catalog, seen)
     # The endpoints are ours once the row is; until then nobody knows whose they would be.
     ours = seen.of(children.service(reg, catalog)) is not None and service.standing is not Standing.REFUSED
     marks = children.marks(reg.order, reg.uid)
@@ -58,9 +59,9 @@ def judge_catalog(reg: Registration, catalog: Catalog | None, seen: Seen, swept:
     return Decision(verdict=verdict, do=do, fields=fields)
 
 
-def _service(reg: Registration, catalog: Catalog) -> gated.Gated:
+def _judge_service(reg: Registration, catalog: Catalog, seen: Seen) -> Found:
     name = catalog.effective_name(reg.order.name)
-    return gated.Gated(
+    gate = gated.Gated(
         child=children.service(reg, catalog),
         probe=children.service_probe(reg, catalog),
         claim=children.service_claim(reg, catalog),
@@ -71,6 +72,12 @@ def _service(reg: Registration, catalog: Catalog) -> gated.Gated:
         " serviceName.",
         adopt=catalog.adopt,
     )
+
+    def same(other: str, resource: Body) -> bool:
+        return resource.get("type") == catalog.service_type and keystone_name_key(other) == keystone_name_key(name)
+
+    adopts = catalog.adopt and seen.of(gate.child) is None
+    return (gated.rival(gate, seen, same) if adopts else None) or gated.judge_gated(reg.order, gate, seen)
 
 
 def _status(reg: Registration, catalog: Catalog, seen: Seen, *, ours: bool) -> dict[str, object]:

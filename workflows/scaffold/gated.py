@@ -7,6 +7,7 @@ got an id of. So a probe asks before a child is created, before one without an i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -125,6 +126,28 @@ def _claimed(order: OrderRef, gated: Gated, seen: Seen, drop: tuple[Write, ...])
         )
     message = f"{_first(gated.named)} is about to be created."
     return Found(standing=Standing.WAITING, message=message, do=(write(Act.APPLY, gated.child), *drop))
+
+
+def rival(gated: Gated, seen: Seen, same: Callable[[str, dict[str, Any]], bool]) -> Found | None:
+    """A managed object of somebody else's for the very resource. One that is adopted is not asked about, and an order
+    that was taken over holds no claim of what it has (contracts 12.15).
+
+    same  whether a name in Keystone and a resource's fields are those of the wanted one
+    """
+    kind, namespace = gated.child["kind"], gated.child["metadata"]["namespace"]
+    for each, other in seen.children.items():
+        meta, resource = other.metadata, other.spec.get("resource") or {}
+        if not each.startswith(f"{kind}/{namespace}/") or gated.marks.own(meta):
+            continue
+        if other.spec.get("managementPolicy", "managed") == "managed" and same(
+            resource.get("name") or meta.name, resource
+        ):
+            message = (
+                f"{_first(gated.named)} in {gated.where} is kept by {kind} {namespace}/{meta.name}, which is not this"
+                " order's: what somebody else keeps is not taken over."
+            )
+            return Found(standing=Standing.COLLISION, message=message)
+    return None
 
 
 def ask(gated: Gated, child: KorcObject, seen: Seen, absent: Found) -> Found:
