@@ -10,6 +10,7 @@ from temporalio import activity
 from activities.cluster import Cluster, Kind
 from activities.pen import Pen
 from workflows.api.controlplane import ControlPlane
+from workflows.scaffold import gates
 from workflows.scaffold.steps import Task
 
 
@@ -39,6 +40,10 @@ class Job:
     def log(self) -> dict[str, str]:
         return {"order": self.task.ref.workflow_id}
 
+    def consent(self, plane: ControlPlane | None) -> gates.Gate | None:
+        """The gate that freezes an order, asked of its plane as it is now."""
+        return gates.assignment(self.task.ref, self.task.order.plane_key, plane)
+
     def pen(self, *, deleting: bool = False) -> Pen | None:
         """The right to write, lent when the step began; a paused order gives none.
 
@@ -53,4 +58,5 @@ class Job:
         return Pen(
             self.home, self.kind, task.ref, task.order.uid,
             deleting=deleting, begun=self.begun, planes=self.management, plane=plane,
+            consent=self.consent if looks and not deleting else None,
         )  # fmt: skip
