@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,6 +10,7 @@ from temporalio import activity
 from activities.cluster import Cluster, Kind
 from activities.pen import Pen
 from workflows.api.controlplane import ControlPlane
+from workflows.scaffold import gates
 from workflows.scaffold.steps import Task
 
 
@@ -20,11 +20,13 @@ class Job:
 
     management  where planes are, and what is beside them
     home        where the order is
+    begun       the `time.monotonic()` at which the step began, before anything was waited for
     """
 
     task: Task
     management: Cluster
     home: Cluster
+    begun: float
 
     kind: ClassVar[Kind]
 
@@ -38,8 +40,12 @@ class Job:
     def log(self) -> dict[str, str]:
         return {"order": self.task.ref.workflow_id}
 
-    def pen(self, *, deleting: bool = False, begun: float | None = None) -> Pen | None:
-        """The right to write, since the step began or from now on; a paused order gives none.
+    def consent(self, plane: ControlPlane | None) -> gates.Gate | None:
+        """The gate that freezes an order, asked of its plane as it is now."""
+        return gates.assignment(self.task.ref, self.task.order.plane_key, plane)
+
+    def pen(self, *, deleting: bool = False) -> Pen | None:
+        """The right to write, lent when the step began; a paused order gives none.
 
         Before its first write a step looks at the plane again, but for the first attempt of a removal: the step just
         before it has read nothing else.
@@ -51,5 +57,6 @@ class Job:
         plane = task.order.plane_key if looks else ""
         return Pen(
             self.home, self.kind, task.ref, task.order.uid,
-            deleting=deleting, begun=begun or time.monotonic(), planes=self.management, plane=plane,
+            deleting=deleting, begun=self.begun, planes=self.management, plane=plane,
+            consent=self.consent if looks and not deleting else None,
         )  # fmt: skip

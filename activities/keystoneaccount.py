@@ -6,6 +6,7 @@ Passwords are made, read and written inside one step each, and leave it only int
 from __future__ import annotations
 
 import logging
+import time
 from base64 import b64decode
 from datetime import UTC, datetime
 
@@ -127,7 +128,7 @@ class Accounts:
         return published.model_copy(update={"fields": decision.fields, "do": (*decision.do, *published.do)})
 
     def _given(self, task: Task) -> Given:
-        return Given(task, self._management, self._management)
+        return Given(task, self._management, self._management, time.monotonic())
 
     # -- up to a user that can log in ---------------------------------------------------------------------------
 

@@ -139,7 +139,7 @@ class KeystoneProjects:
     async def _pen(self, task: Task, *, deleting: bool = False) -> Pen | None:
         begun = time.monotonic()
         home = await self._clusters.get(task.ref.cluster)
-        return _Given(task, self._management, home).pen(deleting=deleting, begun=begun)
+        return _Given(task, self._management, home, begun).pen(deleting=deleting)
 
     async def _held(self, task: Task) -> tuple[Verdict, ...]:
         """The verdict of what still names the order as its project; assignments are looked at first."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 
 from temporalio import activity
 
@@ -106,7 +107,7 @@ class KeystoneServices:
         return Removal(left=("a write is due",) if removing.do else removing.left)
 
     def _given(self, task: Task) -> Given:
-        return Given(task, self._management, self._management)
+        return Given(task, self._management, self._management, time.monotonic())
 
     async def _read(self, given: Given, projection: Projection, pen: Pen | None) -> tuple[Judge, Block]:
         """Reads the catalog's children, and says how they are to be judged."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -121,7 +122,8 @@ class MariaDBDatabases:
         return await self._withdrawal.look(await self._given(task))
 
     async def _given(self, task: Task) -> Given:
-        return Given(task, self._clusters.management, await self._clusters.get(task.ref.cluster))
+        begun = time.monotonic()
+        return Given(task, self._clusters.management, await self._clusters.get(task.ref.cluster), begun)
 
     # -- schema and credential ------------------------------------------------------------------------------------
 

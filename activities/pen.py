@@ -8,21 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 
 from activities.cluster import CONTROL_PLANE, Cluster, Kind, Object
 from activities.errors import Moved, StepExpired
-from workflows.api.controlplane import PAUSED
+from workflows.api.controlplane import PAUSED, ControlPlane
+from workflows.scaffold.gates import Gate
 from workflows.scaffold.order import OrderRef
 from workflows.scaffold.steps import STEP_DEADLINE
 
 
 class Pen:
     """Ask `lift` before every write. The first time it looks at the order again, and at its plane: same uid, same
-    direction, no pause. So whoever pauses one of them sees the last write after `STEP_DEADLINE`, and a request's time.
+    direction, no pause, and consent as before. So whoever pauses one of them, or takes consent back, sees the last
+    write after `STEP_DEADLINE`, and a request's time.
 
-    begun   the `time.monotonic()` at which the step began: Temporal's limit runs from there, so the deadline does
-    looked  the step has just read the plane and written the order, onto the version that it had read: that was the look
-    planes  where the plane is; `plane` is its key, empty when there is none
+    begun    the `time.monotonic()` at which the step began: Temporal's limit runs from there, so the deadline does
+    looked   the step has just read the plane and written the order, onto the version that it read: that was the look
+    planes   where the plane is; `plane` is its key, empty when there is none
+    consent  the gate that asks the plane, by which a removal is not stopped
     """
 
     def __init__(
@@ -37,6 +41,7 @@ class Pen:
         looked: bool = False,
         planes: Cluster | None = None,
         plane: str = "",
+        consent: Callable[[ControlPlane | None], Gate | None] | None = None,
     ) -> None:
         self._home = home
         self._kind = kind
@@ -46,6 +51,7 @@ class Pen:
         self._looked = looked
         self._planes = planes
         self._plane = plane
+        self._consent = consent
         self._until = begun + STEP_DEADLINE.total_seconds()
 
     @property
@@ -66,6 +72,9 @@ class Pen:
                 raise Moved(f"{self._ref.key} is {'not ' if self._deleting else ''}being deleted")
             if _paused(order) or _paused(plane):
                 raise Moved(f"{self._ref.key} is paused")
+            found = ControlPlane.model_validate(plane) if plane else None
+            if self._consent and (gate := self._consent(found)) is not None:
+                raise Moved(f"{self._ref.key} is not served any more: {gate.reason}")
             self._looked = True
         if self.left <= 0:
             raise StepExpired(f"the step for {self._ref.key} took longer than its deadline")

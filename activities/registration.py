@@ -10,11 +10,13 @@ from activities.cluster import KEYSTONE_SERVICE, Object
 from activities.job import Job
 from activities.pen import Pen
 from activities.projection import Projection
+from workflows.api.controlplane import ControlPlane
 from workflows.api.keystoneservice import Account, AccountStatus, KeystoneServiceSpec
 from workflows.keystoneservice import children, delivery, gates, identity, sweep
 from workflows.keystoneservice.account import ASSIGNMENT
 from workflows.keystoneservice.children import Registration
 from workflows.keystoneservice.identity import Replaced
+from workflows.scaffold import gates as shared
 from workflows.scaffold.child import Body, Seen
 from workflows.scaffold.naming import CLAIMS
 from workflows.scaffold.ownership import Marks
@@ -53,6 +55,9 @@ class Given(Job):
     """One step's task, in the words of the kind."""
 
     kind = KEYSTONE_SERVICE
+
+    def consent(self, plane: ControlPlane | None) -> shared.Gate | None:
+        return gates.consent(self.task.ref, self.task.order.plane_key, plane)
 
     @property
     def reg(self) -> Registration:

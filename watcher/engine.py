@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
-from activities.cluster import SECRET, Cluster, Object
+from activities.cluster import ORDER_KINDS, SECRET, Cluster, Object
 from activities.clusters import REGISTRATION_LABEL, BadKubeconfig, connect_target, kubeconfig_of
 from activities.errors import ClusterError
 from watcher.dispatch import Bells, Rates
@@ -29,6 +29,10 @@ from watcher.stream import Pace, Stream, cluster_name
 from workflows.scaffold.order import OrderRef
 
 _log = logging.getLogger(__name__)
+
+
+MISSED_SECONDS = 300.0
+"""How often orders without a run are looked for; one is rung when it is found so twice, so within twice as long."""
 
 
 class Engine:
@@ -57,6 +61,7 @@ class Engine:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.bells.run())
             group.create_task(self._ring_orphans())
+            group.create_task(self._ring_the_runless())
             registrations = Registrations(self._engage)
             group.create_task(registrations.run())
             streams = self._streams(self._management, None)
@@ -144,6 +149,29 @@ class Engine:
                 self._first_lists.put_nowait(where)
                 await asyncio.sleep(pause * random.uniform(0.5, 1))
                 pause = min(30.0, pause * 2)
+
+    async def _ring_the_runless(self) -> None:
+        """Rings orders whose run is not open: somebody ended it, and what they wait for may never be heard of.
+
+        Of every order in the index a run should be open: it ends only when the order is gone, carries no finalizer of
+        ours on its way out, or is on a cluster that is not registered, and then the order is not in the index. A run
+        that has just begun, or begins anew at this moment, may not be listed yet; so one look is not believed.
+        """
+        before = frozenset[OrderRef]()
+        while True:
+            await asyncio.sleep(MISSED_SECONDS)
+            missing = frozenset[OrderRef]()
+            for kind in ORDER_KINDS:
+                orders = self.index.of_kind(kind)
+                try:
+                    missing |= orders - {ref async for ref in self._doorbell.open_runs(kind)} if orders else orders
+                except NotTaken as error:
+                    _log.warning("the open runs of %s cannot be listed: %s", kind, error)
+            runless = sorted((ref for ref in missing & before if ref in self.index), key=lambda ref: ref.workflow_id)
+            if runless:
+                _log.warning("%d orders have no run and are rung, %s first", len(runless), runless[0].workflow_id)
+                self.bells.cold((), runless)
+            before = missing.difference(runless)
 
     async def _engage(self, name: str, changed: asyncio.Event) -> None:
         """Listens to a target cluster as long as its registration stands; returns when the Secret is gone."""

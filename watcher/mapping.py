@@ -67,6 +67,9 @@ class Index:
     def __contains__(self, ref: OrderRef) -> bool:
         return ref in self._plane_of
 
+    def of_kind(self, kind: str) -> frozenset[OrderRef]:
+        return frozenset(ref for ref in self._plane_of if ref.kind == kind)
+
     def plane(self, ref: OrderRef) -> Plane | None:
         """The plane that a known order names."""
         return self._plane_of.get(ref)

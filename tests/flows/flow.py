@@ -17,7 +17,7 @@ from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
 from tests.flows.world import World
-from workflows.scaffold.carry import Described
+from workflows.scaffold.carry import Carry, Described
 from workflows.scaffold.order import RESYNC, RING
 from workflows.scaffold.steps import Wait
 
@@ -42,9 +42,11 @@ class Flow:
         """The order's workflow, whichever run it is in."""
         return self.env.client.get_workflow_handle(self.world.ref.workflow_id)
 
-    async def ring(self, *, retried: bool = True) -> None:
+    async def ring(self, *, retried: bool = True, carry: Carry | None = None) -> None:
+        """carry  what a run that is started hears of the one before it, as if that one had handed over"""
         await self.env.client.start_workflow(
             self.world.ref.kind,
+            args=[carry] if carry else [],
             id=self.world.ref.workflow_id,
             task_queue=self.queue,
             start_signal=RING,

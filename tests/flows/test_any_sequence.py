@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 from temporalio.service import RPCError
@@ -15,6 +16,7 @@ from tests.flows.conftest import Serve
 from tests.flows.flow import until
 from tests.flows.world import World, waiting
 from workflows.api.controlplane import PAUSED
+from workflows.scaffold import steps
 from workflows.scaffold.steps import Removal
 
 _FORBIDDEN = ClusterError("asking", 403, "Forbidden", "no right")
@@ -76,7 +78,9 @@ class Fate:
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_in_the_end_it_reads_as_the_world_is(serve: Serve, seed: int) -> None:
+async def test_in_the_end_it_reads_as_the_world_is(serve: Serve, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A run that begins on a deletion waits for as long as that.
+    monkeypatch.setattr(steps, "START_TO_CLOSE", timedelta(seconds=8))
     world = World(f"any-{seed}")
     fate = Fate(world, seed)
     async with serve(world) as flow:

@@ -13,6 +13,7 @@ from tests.flows.conftest import Serve
 from tests.flows.flow import Flow, until
 from tests.flows.gate import Gate, carries_on, ends
 from tests.flows.world import Stop, World, waiting
+from workflows.scaffold.carry import Carry
 from workflows.scaffold.run import LONG_HISTORY, MANY_RINGS
 
 STORM = 1500
@@ -225,7 +226,7 @@ async def test_an_update_is_answered_when_the_order_goes_on_to_its_teardown(serv
     world.hold = {"admit": (stop := Stop())}
     async with serve(world) as flow:
         world.delete()
-        await flow.ring()
+        await flow.ring(carry=Carry())
         await stop.reached()
         answer = asyncio.create_task(flow.resync_now())
         await until_accepted(flow)
@@ -259,7 +260,7 @@ async def test_an_update_of_a_teardown_is_answered(serve: Serve) -> None:
     world.remove = World.left("Project openstack/x to be gone")
     async with serve(world) as flow:
         world.delete()
-        await flow.ring()
+        await flow.ring(carry=Carry())
         await flow.settled()
         described = await flow.resync_now()
         assert described.phase == "being torn down"

@@ -18,9 +18,12 @@ from activities.pen import Pen
 from tests.flows.conftest import Serve
 from tests.flows.flow import Flow, until
 from tests.flows.world import Stop, World
+from tests.upgrades.releases import UnguardedTeardown
 from workflows.api.controlplane import PAUSED
 from workflows.keystoneproject import children, reasons
+from workflows.keystoneproject.workflow import KeystoneProject
 from workflows.scaffold import search, steps
+from workflows.scaffold.carry import Carry
 from workflows.scaffold.steps import Removal, Task
 from workflows.scaffold.verdict import Outcome, Verdict
 
@@ -65,7 +68,7 @@ async def test_other_finalizers_stay_and_the_teardown_is_not_done_twice(serve: S
     world.touch(finalizers=["example.org/hold", children.FINALIZER, "example.org/other"])
     async with serve(world) as flow:
         world.delete()
-        await flow.ring()
+        await flow.ring(carry=Carry())
         await flow.ended()
         assert world.live is not None
         assert world.live["metadata"]["finalizers"] == ["example.org/hold", "example.org/other"]
@@ -82,7 +85,7 @@ async def test_what_refers_to_the_order_holds_its_deletion_and_is_looked_at_ever
     world.remove = Removal(held=(held,))
     async with serve(world) as flow:
         world.delete()
-        await flow.ring()
+        await flow.ring(carry=Carry())
         await flow.settled()
         assert world.condition("ProjectReady")["reason"] == "ReferencedByRoleAssignments"
         await flow.pass_time(minutes=3, seconds=10)
@@ -103,7 +106,7 @@ async def test_the_deletion_of_a_paused_order_waits_and_says_so(serve: Serve, wh
         world.plane(annotations={PAUSED: "true"})
     async with serve(world) as flow:
         world.delete()
-        await flow.ring()
+        await flow.ring(carry=Carry())
         await flow.settled()
         assert world.condition("Ready")["message"].startswith("Deletion waits: ")
         assert PAUSED in world.condition("Ready")["message"]
@@ -131,7 +134,7 @@ async def test_trouble_holds_the_finalizer_and_is_told(serve: Serve) -> None:
     world.remove = ClusterError("deleting Project", 403, "Forbidden", "no right to delete it")
     async with serve(world) as flow:
         world.delete()
-        await flow.ring()
+        await flow.ring(carry=Carry())
         await flow.settled()
         assert "no right to delete it" in world.condition("Ready")["message"]
         assert world.live is not None
@@ -147,7 +150,7 @@ async def test_an_unreadable_plane_is_not_a_gone_one(serve: Serve) -> None:
     world.management.refuse["get controlplanes"] = ClusterError("reading", 403, "Forbidden", "no")
     async with serve(world) as flow:
         world.delete()
-        await flow.ring()
+        await flow.ring(carry=Carry())
         await flow.settled()
         assert world.count("remove_project") == 0
         assert world.count("release") == 0
@@ -187,7 +190,7 @@ async def test_a_teardown_re_enters_provisioning_for_a_re_created_order(serve: S
     world.remove = World.left(LEFT)
     async with serve(world) as flow:
         world.delete()
-        await flow.ring()
+        await flow.ring(carry=Carry())
         await flow.settled()
         assert await type_of(flow) == "KeystoneProjectTeardown"
         world.order(uid="uid-2", finalized=False)
@@ -300,6 +303,62 @@ async def test_a_step_that_wakes_after_its_deadline_writes_nothing(serve: Serve,
         await until(lambda: late.expired)
         assert not late.wrote
         assert late.children == set()
+
+
+async def waits_for_late_writes(flow: Flow) -> None:
+    """Until the teardown waits, before it has looked at anything."""
+
+    async def waits() -> bool:
+        kinds = [event.event_type for event in await flow.events()]
+        return await type_of(flow) == "KeystoneProjectTeardown" and _TIMER in kinds
+
+    await until(waits)
+
+
+@pytest.mark.row("T14")
+@pytest.mark.parametrize("how", ["terminated", "cancelled"])
+async def test_a_teardown_outwaits_the_step_of_a_run_that_somebody_ended(serve: Serve, how: str) -> None:
+    """The server has given that step up; it is alive all the same, and may have lifted its pen a moment ago. (A run
+    that is cancelled in a step goes on, without it.)"""
+    world = World(f"ended-{how}")
+    late = Late(world)
+    async with serve(world) as flow:
+        await flow.ring()
+        await late.stalled.reached()
+        await (flow.handle.terminate() if how == "terminated" else flow.handle.cancel())
+        world.delete()
+        await flow.ring()
+        await waits_for_late_writes(flow)
+        late.stalled.go_on()
+        await until(lambda: late.wrote)
+        await flow.pass_time(seconds=steps.START_TO_CLOSE.total_seconds() - 5)
+        assert world.count("remove_project") == 0, "its last write may last as long as that"
+        await flow.pass_time(seconds=10)
+        await flow.ended()
+        assert late.children == set()
+        assert world.live is None
+
+
+@pytest.mark.row("T06", "T14")
+async def test_a_teardown_that_comes_back_outwaits_its_own_steps(serve: Serve) -> None:
+    """It failed because its history does not fit the code any more, which no step of it hears either."""
+    world = World("reborn-in-teardown")
+    world.remove = World.left(LEFT)
+    async with serve(world, workflows=(KeystoneProject, UnguardedTeardown)) as flow:
+        world.delete()
+        await flow.ring(carry=Carry())
+        await flow.settled()
+    removals = world.count("remove_project")
+    async with serve(world, after=flow) as flow:
+        world.remove = Removal()
+        await flow.ring()
+        await waits_for_late_writes(flow)
+        assert (await flow.events())[0].workflow_execution_started_event_attributes.attempt == 2
+        await asyncio.sleep(1)
+        assert world.count("remove_project") == removals
+        await flow.pass_time(seconds=30)
+        await flow.ended()
+        assert world.live is None
 
 
 async def test_no_step_that_timed_out_is_no_wait(serve: Serve) -> None:

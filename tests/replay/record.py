@@ -29,16 +29,22 @@ from tests.flows.databases import waits as database_waits
 from tests.flows.flow import Flow, until
 from tests.flows.services import ServiceWorld, provisioned, waits
 from tests.flows.world import Stop, World, waiting
+from tests.upgrades.releases import UnguardedTeardown
 from workflows.api.controlplane import PAUSED
 from workflows.keystoneproject import reasons
+from workflows.keystoneproject.workflow import KeystoneProject
 from workflows.keystoneservice import reasons as service_reasons
 from workflows.mariadbdatabase import reasons as database_reasons
 from workflows.scaffold import steps
+from workflows.scaffold.carry import Carry
 from workflows.scaffold.run import MANY_RINGS
 from workflows.scaffold.steps import Removal
 from workflows.scaffold.verdict import Verdict
 
 FOLDER = Path(__file__).parent / "histories"
+
+_FAILED = "EVENT_TYPE_WORKFLOW_EXECUTION_FAILED"
+"""How a run of another release ends that this one cannot follow."""
 
 _DROPPED = frozenset({"identity", "stackTrace", "workerVersion"})
 
@@ -153,7 +159,7 @@ async def is_replaced_in_teardown(flow: Flow) -> None:
     world = flow.world
     world.remove = World.left("Project openstack/x to be gone")
     world.delete()
-    await flow.ring()
+    await flow.ring(carry=Carry())
     await flow.settled()
     world.order(uid="uid-2", finalized=False)
     await flow.ring()
@@ -161,6 +167,24 @@ async def is_replaced_in_teardown(flow: Flow) -> None:
     world.vanish()
     await flow.ring()
     await flow.ended()
+
+
+async def comes_back_in_teardown(flow: Flow) -> None:
+    """Its teardown was begun by a release that this one cannot follow: it fails, and as its next attempt it waits."""
+    world = flow.world
+    world.remove = World.left("Project openstack/x to be gone")
+    world.delete()
+    async with serving(flow.env, world, workflows=(KeystoneProject, UnguardedTeardown)) as other:
+        await other.ring(carry=Carry())
+        await other.settled()
+    limit, steps.START_TO_CLOSE = steps.START_TO_CLOSE, timedelta(seconds=3)
+    try:
+        async with serving(flow.env, world, after=other) as back:
+            world.remove = Removal()
+            await back.ring()
+            await back.ended()
+    finally:
+        steps.START_TO_CLOSE = limit
 
 
 def _service(flow: Flow) -> ServiceWorld:
@@ -326,6 +350,7 @@ WAYS: tuple[Callable[[Flow], Awaitable[None]], ...] = (
     is_deleted,
     is_deleted_after_a_late_step,
     is_replaced_in_teardown,
+    comes_back_in_teardown,
     *SERVICE_WAYS,
     *DATABASE_WAYS,
 )
@@ -342,7 +367,8 @@ async def record(env: WorkflowEnvironment, way: Callable[[Flow], Awaitable[None]
             handle = env.client.get_workflow_handle(flow.world.ref.workflow_id, run_id=run_id)
             histories.insert(0, json.loads((await handle.fetch_history()).to_json()))
             run_id = histories[0]["events"][0]["workflowExecutionStartedEventAttributes"].get("continuedExecutionRunId")
-        for number, history in enumerate(histories, 1):
+        followed = [each for each in histories if each["events"][-1]["eventType"] != _FAILED]
+        for number, history in enumerate(followed, 1):
             lines = (json.dumps(_bare(event), sort_keys=True, ensure_ascii=False) for event in history["events"])
             (FOLDER / f"{name}-{number}.json").write_text('{"events": [\n' + ",\n".join(lines) + "\n]}\n")
         print(f"{name}: {len(histories)} run(s)")

@@ -27,12 +27,14 @@ from tests.watcher.objects import (
 )
 from tests.watcher.running import running
 from tests.watcher.server import Server, refusal, saying, serving, silent
+from watcher import engine
 from watcher.dispatch import Rates
 from watcher.doorbell import NotTaken
 from watcher.engine import Engine
 from watcher.health import Health
 from watcher.mapping import SOURCES
 from watcher.stream import Pace
+from workflows.scaffold.order import OrderRef
 
 PACE = Pace(silence=0.6, lived_long=0.3, watch=30, first_pause=0.05, longest_pause=0.2, unserved_pause=0.3)
 RATES = Rates(fold=0.02, fold_child=0.02, cold=50, first_pause=0.05, longest_pause=0.2)
@@ -248,3 +250,54 @@ async def test_an_api_server_that_was_away_is_heard_again(rig: Rig) -> None:
         for server in servers:
             server.always = None
         await until(lambda: ref("meanwhile") in rig.doorbell.rung)
+
+
+async def test_an_order_whose_run_somebody_ended_is_rung_without_an_event(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may wait for what is not watched, so nobody else would ever miss its run."""
+    over = order("over", deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["example.org/hold"])
+    rig.server.objects = [ready(order("served")), ready(order("ended")), order("waits"), over]
+    rig.server.of("keystoneservices").objects = [ready(order("images"))]
+    every = [ref("served"), ref("ended"), ref("waits"), service()]
+    rig.doorbell.open = list(every)
+    monkeypatch.setattr(engine, "MISSED_SECONDS", 0.15)
+    async with running(rig.engine):
+        await until(lambda: set(rig.doorbell.rung) == {*every, ref("over")})
+        await asyncio.sleep(0.5)
+        assert len(rig.doorbell.rings) == 5, "an order with a run hears nothing"
+
+        rig.doorbell.open = [ref("served"), ref("waits")]
+        await until(lambda: rig.doorbell.rung.count(ref("ended")) == rig.doorbell.rung.count(service()) == 2)
+        assert rig.doorbell.started(ref("ended"))
+        rig.doorbell.open = list(every)
+        rings = len(rig.doorbell.rings)
+        await asyncio.sleep(0.5)
+        assert len(rig.doorbell.rings) == rings
+
+        rig.doorbell.refusing = NotTaken("Temporal answered UNAVAILABLE", everybody=True)
+        await asyncio.sleep(0.5)
+        assert rig.doorbell.tries == rings, "who cannot be asked is not missed"
+    assert {rig.doorbell.rung.count(each) for each in (ref("served"), ref("waits"))} == {1}
+    assert rig.doorbell.rung.count(ref("over")) == 1, "nothing is left to do for it, and its run ended"
+
+
+async def test_a_run_that_is_not_listed_for_a_moment_is_not_missed(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one is that has just begun, or begins anew: what Temporal lists comes later than what it does."""
+    rig.server.objects = [ready(order("served"))]
+    rig.doorbell.open = [ref("served")]
+    monkeypatch.setattr(engine, "MISSED_SECONDS", 0.15)
+    looks = 0
+    listed = rig.doorbell.open_runs
+
+    async def every_other(kind: str) -> AsyncIterator[OrderRef]:
+        nonlocal looks
+        looks += 1
+        if looks % 2:
+            async for each in listed(kind):
+                yield each
+
+    rig.doorbell.open_runs = every_other  # type: ignore[method-assign]
+    async with running(rig.engine):
+        await until(lambda: looks > 6)
+    assert rig.doorbell.rung == [ref("served")]

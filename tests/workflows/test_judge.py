@@ -290,6 +290,13 @@ def test_a_latch_without_a_resource_is_cleared_only_past_a_probe_younger_than_it
     says(ask(managed(*LATCHED, annotations=just_cleared())), "ProjectFailed")
 
 
+def test_a_probe_for_something_else_clears_nothing() -> None:
+    """It is called as the right one is: an order whose name was edited left it."""
+    other = probe(*ABSENT, name="older", age=timedelta(minutes=2))
+    says(ask(managed(*LATCHED), other), "WaitingForProject", DROP_PROBE)
+    says(ask(managed(*LATCHED), probe(*ABSENT, name="older", deleting=True)), "WaitingForProject")
+
+
 def test_an_update_is_no_way_around_that_probe() -> None:
     """A new generation wakes K-ORC just as a clearing does."""
     for words in (REFUSED, "Expected HTTP 201 but got 409"):
@@ -405,3 +412,12 @@ def test_without_an_id_a_probe_decides_whose_resource_the_name_is(conditions: tu
     strangers = removal(project, probe(AVAILABLE, age=timedelta(minutes=2)))
     assert does(strangers) == (DETACH,)
     assert "left alone" in strangers.left[0]
+
+
+@pytest.mark.row("S29")
+def test_a_probe_for_something_else_does_not_let_what_has_no_id_be_deleted_by_name() -> None:
+    project = managed(*LATCHED)
+    for left in (probe(*ABSENT, name="older"), probe(AVAILABLE, name="older"), probe(*WORKING, name="older")):
+        assert does(removal(project, left)) == (DROP_PROBE,)
+        assert removal(project, left).left
+    assert does(removal(project, probe(*ABSENT, name="older", deleting=True))) == ()

@@ -11,7 +11,7 @@ from workflows.scaffold.verdict import Verdict
 class Carry(Model):
     """What one run tells the next.
 
-    late_until  until when a step that timed out might still be writing
+    late_until  until when a step that timed out, or was left behind, might still be writing
     """
 
     verdicts: tuple[Verdict, ...] = ()

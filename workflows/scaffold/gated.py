@@ -158,6 +158,10 @@ def ask(gated: Gated, child: KorcObject, seen: Seen, absent: Found) -> Found:
     if probe is None:
         message = f"Whether {gated.named} exists in Keystone is being asked."
         return Found(standing=Standing.WAITING, message=message, do=(write(Act.CREATE, gated.probe),))
+    if not probe.deleting and not as_declared(probe, gated.probe):
+        # Left from when something else was declared, it says nothing of what K-ORC would take or delete now.
+        message = f"The probe for {gated.named} is out of date."
+        return Found(standing=Standing.WAITING, message=message, do=(write(Act.DELETE, gated.probe),))
     since, made = korc.latched_since(child), probe.metadata.creation_timestamp
     reading = korc.read_probe(probe)
     if probe.deleting or reading is korc.Probe.PENDING:

@@ -22,7 +22,9 @@ async def admitted(order: run.Run, teardown: str) -> steps.Admitted:
     if found.state is steps.State.DELETING:
         if not found.order.finalized:
             raise run.Over
+        order.finds_deleted()
         await order.hand_over(teardown)
+    order.finds_served()
     if found.trouble:
         raise run.Trouble(found.trouble)
     return found

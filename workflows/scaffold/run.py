@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NoReturn, TypeVar
 
 from temporalio import workflow
 from temporalio.common import Priority
-from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.exceptions import ActivityError, ApplicationError, CancelledError
 from temporalio.exceptions import TimeoutError as TemporalTimeout
 from temporalio.workflow import ActivityCancellationType
 
@@ -78,6 +78,7 @@ class Run:
         self._paused_in = 0
         self._troubled_since = before.troubled_since
         self._late_until = before.late_until
+        self._newcomer = carry is None or workflow.info().attempt > 1
         self._moves = 0
 
     # -- what others may ask ------------------------------------------------------------------------------------
@@ -194,6 +195,8 @@ class Run:
             if isinstance(cause, TemporalTimeout):
                 self._late_until = workflow.now() + steps.STEP_DEADLINE
                 raise Trouble(f"{summary}: no answer in time") from None
+            if isinstance(cause, CancelledError):  # of the whole run, by a person; the step does not hear of it
+                self._late_until = workflow.now() + steps.START_TO_CLOSE
             raise Trouble(f"{summary}: {cause or error}") from None
 
     async def report(self, outcome: Outcome, note: str = "") -> None:
@@ -247,11 +250,23 @@ class Run:
         )
         workflow.continue_as_new(args=[carry], workflow=workflow_type)
 
+    def finds_served(self) -> None:
+        """The order is there: what is deleted from now on is deleted under this run, which knows of its steps."""
+        self._newcomer = False
+
+    def finds_deleted(self) -> None:
+        """A run that has never seen the order otherwise may follow one that was terminated or failed. Steps of that one
+        live on, and nobody hears whether they time out."""
+        if self._newcomer:
+            self._late_until = workflow.now() + steps.START_TO_CLOSE
+
     async def outlive_late_writes(self) -> None:
-        """Waits until no step that timed out can still be writing."""
+        """Waits until no step that timed out, or that was left behind, can still be writing."""
+        if workflow.info().attempt > 1 and workflow.patched("a-reborn-teardown-waits"):
+            self.finds_deleted()
         if self._late_until is not None and self._late_until > workflow.now():
             left = self._late_until - workflow.now()
-            await workflow.sleep(left, summary="a step timed out: wait until it cannot write any more")
+            await workflow.sleep(left, summary="until no step that timed out, or was left behind, can write")
         self._late_until = None
 
     # -- inner parts --------------------------------------------------------------------------------------------
