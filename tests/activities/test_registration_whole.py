@@ -251,10 +251,9 @@ async def test_adopt_does_not_take_over_what_another_order_keeps_without_a_claim
     for lease in await registered.leases():
         meta = lease["metadata"]
         await registered.admin.delete(LEASE, meta["namespace"], meta["name"], meta["uid"])
-    names = {"catalog": {**CATALOG, "adopt": True}, "account": {**ACCOUNT, "adopt": True}}
-    names["catalog"] |= {"serviceName": first.name}
-    names["account"] |= {"userName": first.name, "project": {"name": "elsewhere", "create": True}}
-    second = await registered.order("second", **names)
+    catalog = {**CATALOG, "adopt": True, "serviceName": first.name}
+    account = {**ACCOUNT, "adopt": True, "userName": first.name, "project": {"name": "elsewhere", "create": True}}
+    second = await registered.order("second", catalog=catalog, account=account)
     async with registered.playing():
         await registered.one_pass(second)
         while await registered.reasons(second) != ("ServiceCollision", "ServiceAccountCollision"):
