@@ -30,9 +30,9 @@ from workflows.scaffold.verdict import Act, Write
 
 _log = logging.getLogger(__name__)
 
-LINGER_SECONDS = 8.0
-"""How long a step that has just written stays to see what becomes of it: K-ORC answers in about a second, and an answer
-seen here saves a ring, a pass and their requests."""
+LINGER_SECONDS = 6.0
+"""How long a step that has just written or heard stays to see what comes of it: K-ORC answers in about a second, and
+what is heard here saves a ring, a pass and their requests."""
 
 _MOST_WRITES = 12
 """Rounds of writes of one step; a server that changes what is applied would be written to until the deadline."""
@@ -168,12 +168,18 @@ class Projection:
                 rounds += 1
                 for write in decision.do:
                     await self._act(write)
-                until = time.monotonic() + min(LINGER_SECONDS, self._lent().left)
+                until = self._lingering()
             elif not decision.stays or not await self._change(until):
                 return decision
+            else:
+                until = self._lingering()
             decision = decide(self.seen)
         _log.warning("writes do not stick, a later pass goes on", extra={"order": self._ref.workflow_id})
         return decision
+
+    def _lingering(self) -> float:
+        """Until when an answer is waited for from now on, after a write or another answer."""
+        return time.monotonic() + min(LINGER_SECONDS, self._lent().left)
 
     # -- writes -------------------------------------------------------------------------------------------------
 

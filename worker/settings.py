@@ -137,7 +137,7 @@ class WorkerSettings(ConnectionSettings):
     )
     # K-ORC does one thing after another, and so does this process: what more would begin now would only wait, and past
     # its deadline begin anew. In Temporal's queue it costs nothing, and control planes take turns there.
-    max_concurrent_activities: int = Field(40, ge=1, le=10_000, description="how many steps run at once")
+    max_concurrent_activities: int = Field(16, ge=1, le=10_000, description="how many steps run at once")
     max_concurrent_workflow_tasks: int = Field(50, ge=2, le=1000, description="how many orders are decided at once")
     max_cached_workflows: int = Field(1000, ge=0, le=100_000, description="how many orders are kept in memory")
     graceful_shutdown_seconds: int = Field(

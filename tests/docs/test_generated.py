@@ -70,4 +70,4 @@ def test_every_setting_is_in_one_table() -> None:
 
 def test_a_settings_row_says_default_and_bounds() -> None:
     (row,) = [row for row in rows(generate.settings("worker")) if row[0] == "`C5C3_MAX_CONCURRENT_ACTIVITIES`"]
-    assert row[1:] == ["`40`", "How many steps run at once.", "from 1 to 10000"]
+    assert row[1:] == ["`16`", "How many steps run at once.", "from 1 to 10000"]
