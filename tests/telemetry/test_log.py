@@ -35,8 +35,14 @@ class Log:
         found = [json.loads(line) for line in text.splitlines() if not line.startswith("---")]
         return [line for line in found if not order or line.get("order") == order]
 
-    def effects(self, order: str) -> Counter[str]:
-        """What was done for an order, with the kind of the child; how often the status was written is chance."""
+    async def effects(self, order: str) -> Counter[str]:
+        """What was done for an order that is gone, with the kind of the child; how often the status was written is
+        chance. The last effect is told a moment after everybody sees it."""
+
+        async def last() -> list[str]:
+            return [line["message"] for line in self.lines(order)]
+
+        await until(last, lambda told: "finalizer released" in told, 5)
         done = Counter(
             f"{line['message']} {line.get('child', '').partition(' ')[0]}".strip() for line in self.lines(order)
         )
@@ -66,7 +72,7 @@ async def test_a_projects_life(real_stack: Stage, place: Callable[..., Order]) -
     await order.is_ready()
     await order.delete()
     await order.gone()
-    assert log.effects(order.workflow_id) == {
+    assert await log.effects(order.workflow_id) == {
         "finalizer set": 1,
         "child created Project": 2,  # the probe, and the one that is managed
         "identity claimed Lease": 1,
@@ -89,7 +95,7 @@ async def test_a_registrations_life(real_stack: Stage, register: Callable[..., S
     await service.is_ready()
     await service.delete()
     await service.gone()
-    done = log.effects(service.workflow_id)
+    done = await log.effects(service.workflow_id)
     once = ("asked for the next password", "finalizer set", "finalizer released", "child created Endpoint",
             "child created PushSecret", "child created ExternalSecret", "child created RoleAssignment")  # fmt: skip
     assert {what: done[what] for what in once} == dict.fromkeys(once, 1)
@@ -109,7 +115,7 @@ async def test_a_databases_life(ground: Estate) -> None:
     await order.is_ready()
     await order.delete()
     await order.gone()
-    done = log.effects(order.workflow_id)
+    done = await log.effects(order.workflow_id)
     once = ("finalizer set", "role written", "credential delivered Secret", "leases revoked and role deleted",
             "child created Database", "child deleted Database", "finalizer released")  # fmt: skip
     assert {what: done[what] for what in once} == dict.fromkeys(once, 1)

@@ -360,26 +360,8 @@ def test_a_strangers_object_is_not_removed() -> None:
         assert removal(project) == Removing()
 
 
-def test_what_has_waited_so_far_is_asked_about_for_k_orc_may_be_creating_it() -> None:
-    """K-ORC says nothing new while it creates. What is let go of then stays in Keystone, where nobody knows it."""
-    project = managed(*WORKING)
-    assert does(removal(project)) == (APPLY_PROBE,)
-    assert does(removal(project, probe(*ABSENT, age=timedelta(seconds=2)))) == (DELETE, DROP_PROBE)
-    young = removal(project, probe(AVAILABLE, age=timedelta(seconds=29)))
-    assert (does(young), len(young.left)) == ((), 1)
-    assert "being created" in young.left[0]
-    assert does(removal(managed(*WORKING, id_="p-1"), probe(AVAILABLE))) == (DELETE, DROP_PROBE)
-    strangers = removal(project, probe(AVAILABLE, age=timedelta(seconds=31)))
-    assert does(strangers) == (DETACH,)
-    assert "left alone" in strangers.left[0]
-
-
-def test_what_k_orc_cannot_ask_keystone_about_never_reached_it_and_is_let_go_of() -> None:
-    project = managed(*WORKING)
-    assert does(removal(project, probe(*WORKING, age=timedelta(seconds=29)))) == ()
-    assert does(removal(project, probe(*WORKING, age=timedelta(seconds=31)))) == (DETACH,)
-    # Of one that K-ORC has not looked at, nobody knows.
-    assert does(removal(project, probe(age=timedelta(hours=1)))) == ()
+def test_what_never_reached_keystone_is_let_go_of() -> None:
+    assert does(removal(managed(*WORKING))) == (DETACH,)
 
 
 def test_without_a_plane_what_has_no_id_is_let_go_of_and_nobody_is_waited_for() -> None:

@@ -139,39 +139,16 @@ def _may_go(
     if plane is None:
         return _let_go(body)
     progressing = find(child.status.conditions, "Progressing")
-    waits = _waits(child)
-    if not waits and korc.terminal(child) is None and (progressing is None or progressing.reason != "TransientError"):
-        made = child.metadata.creation_timestamp
-        if made is None or seen.now - made < CREATE_GRACE:
-            return _being_created(body, child)
-    gate = _gate(kind, child, body, marks, plane)
-    found, probe = ask(gate, child, seen, Found(standing=Standing.READY)), seen.of(gate.probe)
-    if waits and probe is not None and not found.ready:
-        # K-ORC says nothing new until its create is over, which it has begun, if at all, before it saw the probe.
-        made = probe.metadata.creation_timestamp
-        late = made is not None and seen.now - made >= CREATE_GRACE
-        if late and found.child is probe and _waits(probe) and not probe.deleting:
+    if korc.terminal(child) is None and (progressing is None or progressing.reason != "TransientError"):
+        if progressing is not None and progressing.message.startswith("Waiting for "):
             message = f"{the(body)} never reached Keystone."
             return Found(standing=Standing.WAITING, message=message, do=(write(Act.DETACH, body),))
-        if found.standing is Standing.COLLISION and not late:
-            return _being_created(body, child)
+        made = child.metadata.creation_timestamp
+        if made is None or seen.now - made < CREATE_GRACE:
+            message = f"{the(body)} is being created at this moment: {korc.words(child)}"
+            return Found(standing=Standing.WAITING, message=message, child=child)
+    found = ask(_gate(kind, child, body, marks, plane), child, seen, Found(standing=Standing.READY))
     return _let_go(body) if found.standing is Standing.COLLISION else found
-
-
-def _waits(child: KorcObject) -> bool:
-    """Whether K-ORC said last that what the child refers to is not there, so that it has not asked Keystone for it."""
-    progressing = find(child.status.conditions, "Progressing")
-    return (
-        progressing is not None
-        and progressing.message.startswith("Waiting for ")
-        and not korc.pending_external(child)
-        and korc.terminal(child) is None
-    )
-
-
-def _being_created(body: dict[str, Any], child: KorcObject) -> Found:
-    message = f"{the(body)} may be being created at this moment: {korc.words(child)}"
-    return Found(standing=Standing.WAITING, message=message, child=child)
 
 
 def _harmless(kind: str, child: KorcObject) -> bool:
