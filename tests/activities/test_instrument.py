@@ -139,6 +139,15 @@ async def test_refusals_and_waits_of_a_real_step_are_no_errors_and_a_403_is(
     try:
         change = Change(told)
         steps = KeystoneProjects(clusters)
+        # A step looks at the plane again before it writes.
+        await kube.apply(api_stack, "management", [
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "openstack"}},
+            {"apiVersion": "c5c3.io/v1alpha1", "kind": "ControlPlane",
+             "metadata": {"name": "cp", "namespace": "openstack"},
+             "spec": {"openStackRelease": "2025.2", "services": {"keystone": {"mode": "Managed"}},
+                      "infrastructure": {"database": {"clusterRef": {"name": "mariadb"}}},
+                      "namespaceAssignments": [{"namespace": "team-a"}]}},
+        ])  # fmt: skip
         waiting = await steps.provision_project(task_of(await order_with(api_stack, "measured")))
         assert not waiting.verdicts[0].status
         refused = await steps.provision_project(task_of({**await order_with(api_stack, "measured"), "spec": {
@@ -148,6 +157,8 @@ async def test_refusals_and_waits_of_a_real_step_are_no_errors_and_a_403_is(
         assert change.errors == 0
         assert change(f"{DURATION}_count", sub_reconciler="KeystoneProjectProvision") == 2
     finally:
+        path = "/apis/c5c3.io/v1alpha1/namespaces/openstack/controlplanes/cp"
+        await kube.call(api_stack, "management", "DELETE", path)
         await clusters.close()
 
     nobody = tmp_path / "nobody"

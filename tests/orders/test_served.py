@@ -203,4 +203,5 @@ async def test_an_unready_order_heals_from_each_of_its_children(product: Product
             return bool(status.get("projectID") != first and status["conditions"][0]["status"] == "True")
 
         await until(another, 60)
+        await world.probe_gone(ref)
     assert await world.names() == [world.project_of(ref)]
