@@ -72,9 +72,10 @@ class Pen:
                 raise Moved(f"{self._ref.key} is {'not ' if self._deleting else ''}being deleted")
             if _paused(order) or _paused(plane):
                 raise Moved(f"{self._ref.key} is paused")
-            found = ControlPlane.model_validate(plane) if plane else None
-            if self._consent and (gate := self._consent(found)) is not None:
-                raise Moved(f"{self._ref.key} is not served any more: {gate.reason}")
+            if self._consent is not None:
+                gate = self._consent(ControlPlane.model_validate(plane) if plane else None)
+                if gate is not None:
+                    raise Moved(f"{self._ref.key} is not served any more: {gate.reason}")
             self._looked = True
         if self.left <= 0:
             raise StepExpired(f"the step for {self._ref.key} took longer than its deadline")

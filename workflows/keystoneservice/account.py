@@ -16,7 +16,7 @@ from workflows.keystoneservice import children, delivery, reasons
 from workflows.keystoneservice.blocks import blocking, false, held, replaced, said, writes
 from workflows.keystoneservice.children import Registration
 from workflows.keystoneservice.gates import undeclared
-from workflows.keystoneservice.identity import bound_to
+from workflows.keystoneservice.identity import bound_to, resource_of
 from workflows.scaffold import gated, korc
 from workflows.scaffold.child import Body, Found, Seen, Standing, judge_child, key, the, write
 from workflows.scaffold.naming import keystone_name_key
@@ -214,26 +214,26 @@ def _judge_project(reg: Registration, account: Account, seen: Seen) -> Found:
 
 
 def _judge_user(reg: Registration, account: Account, wanted: Password, seen: Seen) -> Found:
+    name, domain = account.effective_user(reg.order.name), account.effective_domain(reg.plane)
+
+    def same(other: str, resource: Body) -> bool:
+        there = _domain_called(reg, str(resource.get("domainRef")), seen)
+        return keystone_name_key(other) == keystone_name_key(name) and there == keystone_name_key(domain)
+
     gate = gated.Gated(
         child=children.user(reg, account, wanted.generation, wanted.mark),
         probe=children.user_probe(reg, account),
         claim=children.user_claim(reg, account),
         marks=children.marks(reg.order, reg.uid),
-        named=f"user {account.effective_user(reg.order.name)!r}",
-        where=f"domain {account.effective_domain(reg.plane)!r}",
+        named=f"user {name!r}",
+        where=f"domain {domain!r}",
         remedy="It is not taken over silently: set spec.account.adopt to true to take it over, or remove the block.",
         adopt=account.adopt,
+        same=same,
         blind=True,
         exact=True,
     )
-    wanted_name, wanted_domain = account.effective_user(reg.order.name), account.effective_domain(reg.plane)
-
-    def same(name: str, resource: Body) -> bool:
-        there = _domain_called(reg, str(resource.get("domainRef")), seen)
-        return keystone_name_key(name) == keystone_name_key(wanted_name) and there == keystone_name_key(wanted_domain)
-
-    adopts = account.adopt and seen.of(gate.child) is None
-    return (gated.rival(gate, seen, same) if adopts else None) or gated.judge_gated(reg.order, gate, seen)
+    return gated.judge_gated(reg.order, gate, seen)
 
 
 def _domain_called(reg: Registration, handle: str, seen: Seen) -> str:
@@ -241,8 +241,7 @@ def _domain_called(reg: Registration, handle: str, seen: Seen) -> str:
     if handle == reg.plane.domain_handle:
         return keystone_name_key(reg.plane.admin_domain)
     live = seen.children.get(key("Domain", reg.plane.namespace, handle))
-    asked = ((live.spec.get("import") or {}).get("filter") or live.spec.get("resource") or {}) if live else {}
-    return keystone_name_key(str(asked.get("name") or ""))
+    return keystone_name_key(str(resource_of(live.spec).get("name") or "")) if live else ""
 
 
 def _judge_secret(reg: Registration, wanted: Password, seen: Seen) -> Found:
@@ -285,19 +284,20 @@ def _judge_roles(reg: Registration, account: Account, seen: Seen) -> list[tuple[
     whose = {"userID": children.user(reg, account, 1, None), "projectID": children.project(reg, account)}
     for role in children.roles(account):
         imported, assigned = children.role_import(reg, role), children.assignment(reg, role)
-        if (lost := _lost(imported, assigned, marks, seen)) is not None:
+        asked = judge_child(imported, marks, seen)
+        if (lost := _lost(asked, imported, assigned, marks, seen)) is not None:
             found.append((role, lost.model_copy(update={"message": f"Role {role!r}: {lost.message}"})))
             continue
-        judged = [judge_child(imported, marks, seen)]
+        judged = [asked]
         # Nobody knows what a stranger's import stands for.
-        if judged[0].standing is not Standing.REFUSED:
+        if asked.standing is not Standing.REFUSED:
             judged.append(
                 _respelled(role, assigned, marks, seen)
                 or judge_child(assigned, marks, seen, {**whose, "roleID": imported})
             )
         for each in judged:
             hint = ""
-            if each is judged[0] and each.child is not None and korc.stalled(each.child, seen.now):
+            if each is asked and each.child is not None and korc.stalled(each.child, seen.now):
                 hint = " It has been looked for for minutes and may not exist in Keystone."
             found.append((role, each.model_copy(update={"message": f"Role {role!r}: {each.message}{hint}"})))
     return found
@@ -313,7 +313,7 @@ def _respelled(role: str, assigned: Body, marks: Marks, seen: Seen) -> Found | N
             continue
         resource = other.spec.get("resource") or {}
         imported = seen.children.get(key("Role", namespace, str(resource.get("roleRef"))))
-        asked = ((imported.spec.get("import") or {}).get("filter") or {}).get("name") if imported else None
+        asked = resource_of(imported.spec).get("name") if imported else None
         if asked and keystone_name_key(str(asked)) == keystone_name_key(role):
             message = f"{ASSIGNMENT} {namespace}/{other.metadata.name} binds it as {asked!r} and is taken back first."
             do = (write(Act.DELETE, assigned),) if seen.of(assigned) else ()
@@ -321,10 +321,10 @@ def _respelled(role: str, assigned: Body, marks: Marks, seen: Seen) -> Found | N
     return None
 
 
-def _lost(imported: Body, assigned: Body, marks: Marks, seen: Seen) -> Found | None:
+def _lost(found: Found, imported: Body, assigned: Body, marks: Marks, seen: Seen) -> Found | None:
     """A role that was deleted in Keystone after its import had found it: K-ORC does not look again, so the import is
     made anew and waits. Its assignment goes first, and comes back after it: K-ORC holds a Role that one refers to."""
-    found, bound = judge_child(imported, marks, seen), seen.of(assigned)
+    bound = seen.of(assigned)
     if found.child is None or (bound is not None and not marks.own(bound.metadata)):
         return None
     if found.child.deleting and bound is None:

@@ -61,6 +61,10 @@ def judge_catalog(reg: Registration, catalog: Catalog | None, seen: Seen, swept:
 
 def _judge_service(reg: Registration, catalog: Catalog, seen: Seen) -> Found:
     name = catalog.effective_name(reg.order.name)
+
+    def same(other: str, resource: Body) -> bool:
+        return resource.get("type") == catalog.service_type and keystone_name_key(other) == keystone_name_key(name)
+
     gate = gated.Gated(
         child=children.service(reg, catalog),
         probe=children.service_probe(reg, catalog),
@@ -71,13 +75,9 @@ def _judge_service(reg: Registration, catalog: Catalog, seen: Seen) -> Found:
         remedy="It is not taken over silently: set spec.catalog.adopt to true to take it over, or order under another"
         " serviceName.",
         adopt=catalog.adopt,
+        same=same,
     )
-
-    def same(other: str, resource: Body) -> bool:
-        return resource.get("type") == catalog.service_type and keystone_name_key(other) == keystone_name_key(name)
-
-    adopts = catalog.adopt and seen.of(gate.child) is None
-    return (gated.rival(gate, seen, same) if adopts else None) or gated.judge_gated(reg.order, gate, seen)
+    return gated.judge_gated(reg.order, gate, seen)
 
 
 def _status(reg: Registration, catalog: Catalog, seen: Seen, *, ours: bool) -> dict[str, object]:

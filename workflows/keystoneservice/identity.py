@@ -152,7 +152,7 @@ def _another(
     resource = _resource(live)
     if live is None or resource is None:
         return []
-    declared = _resource_of(wanted["spec"])
+    declared = resource_of(wanted["spec"])
     name, imported = str(resource.get("name") or ""), "import" in live.spec
     found = str(live.status.resource.get("name") or "") if imported else ""
     policy = live.spec.get("managementPolicy", "managed") != wanted["spec"]["managementPolicy"]
@@ -168,10 +168,10 @@ def _own(reg: Registration, body: Body, seen: Seen) -> KorcObject | None:
 
 
 def _resource(live: KorcObject | None) -> dict[str, Any] | None:
-    return None if live is None else _resource_of(live.spec)
+    return None if live is None else resource_of(live.spec)
 
 
-def _resource_of(spec: dict[str, Any]) -> dict[str, Any]:
+def resource_of(spec: dict[str, Any]) -> dict[str, Any]:
     """What a child is to be, or to find."""
     return spec.get("resource") or (spec.get("import") or {}).get("filter") or {}
 

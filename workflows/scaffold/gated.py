@@ -42,6 +42,7 @@ class Gated(Model):
     where   what the name is unique in: `domain 'Default'`
     remedy  what to do about one that exists already, as a sentence
     adopt   the order consents to taking over what exists, so nothing is asked
+    same    whether a name in Keystone and the fields of a resource are those of the wanted one, for one that adopts
     blind   an available resource counts whatever generation its status speaks of
     exact   it is written only as it was read: what others write to it must not be lost
     """
@@ -54,6 +55,7 @@ class Gated(Model):
     where: str
     remedy: str
     adopt: bool = False
+    same: Callable[[str, dict[str, Any]], bool] = lambda _name, _resource: False
     blind: bool = False
     exact: bool = False
 
@@ -62,7 +64,8 @@ def judge_gated(order: OrderRef, gated: Gated, seen: Seen) -> Found:
     """How the child stands: a chain of early returns, in the order of contracts 4.2, 4.13 and 4.14."""
     wanted, child = gated.child, seen.of(gated.child)
     if child is None:
-        return going(wanted, gated.marks, seen) or _before_creation(order, gated, seen)
+        rival = _rival(gated, seen) if gated.adopt else None
+        return rival or going(wanted, gated.marks, seen) or _before_creation(order, gated, seen)
     if (early := standing_before_spec(child, wanted, gated.marks, seen)) is not None:
         return early
     unmade = not child.status.id and not gated.adopt
@@ -128,20 +131,17 @@ def _claimed(order: OrderRef, gated: Gated, seen: Seen, drop: tuple[Write, ...])
     return Found(standing=Standing.WAITING, message=message, do=(write(Act.APPLY, gated.child), *drop))
 
 
-def rival(gated: Gated, seen: Seen, same: Callable[[str, dict[str, Any]], bool]) -> Found | None:
+def _rival(gated: Gated, seen: Seen) -> Found | None:
     """A managed object of somebody else's for the very resource. One that is adopted is not asked about, and an order
     that was taken over holds no claim of what it has (contracts 12.15).
-
-    same  whether a name in Keystone and a resource's fields are those of the wanted one
     """
     kind, namespace = gated.child["kind"], gated.child["metadata"]["namespace"]
     for each, other in seen.children.items():
         meta, resource = other.metadata, other.spec.get("resource") or {}
         if not each.startswith(f"{kind}/{namespace}/") or gated.marks.own(meta):
             continue
-        if other.spec.get("managementPolicy", "managed") == "managed" and same(
-            resource.get("name") or meta.name, resource
-        ):
+        managed = other.spec.get("managementPolicy", "managed") == "managed"
+        if managed and gated.same(resource.get("name") or meta.name, resource):
             message = (
                 f"{_first(gated.named)} in {gated.where} is kept by {kind} {namespace}/{meta.name}, which is not this"
                 " order's: what somebody else keeps is not taken over."
