@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from activities import claims, passwords
 from activities.cluster import KEYSTONE_SERVICE, Object
@@ -59,11 +60,11 @@ class Given(Job):
     def consent(self, plane: ControlPlane | None) -> shared.Gate | None:
         return gates.consent(self.task.ref, self.task.order.plane_key, plane)
 
-    @property
+    @cached_property
     def reg(self) -> Registration:
         return Registration(order=self.task.ref, uid=self.task.order.uid, plane=self.plane)
 
-    @property
+    @cached_property
     def spec(self) -> KeystoneServiceSpec:
         return KeystoneServiceSpec.model_validate(self.task.order.spec)
 
@@ -78,7 +79,7 @@ class Given(Job):
     def status(self) -> AccountStatus:
         return AccountStatus.model_validate(self.task.order.status.get("account") or {})
 
-    @property
+    @cached_property
     def marks(self) -> Marks:
         return children.marks(self.task.ref, self.task.order.uid)
 
@@ -142,7 +143,8 @@ class Given(Job):
 
     def removal(self, kinds: Sequence[str], block: Block | None = None) -> Callable[[Seen], Removing]:
         """The judge of what goes: all children of these kinds, or of a block that was read what it does not declare."""
-        spec, ref = self.spec, self.task.ref
+        spec = self.spec
+        keeps = sweep.keeps(self.task.ref, spec)
 
         def bound(seen: Seen) -> str:
             """The Domain that user and project refer to stays with them, whatever the spec calls it by now."""
@@ -154,7 +156,7 @@ class Given(Job):
             def stays(name: str) -> bool:
                 if block is None or name in gone:
                     return False
-                return sweep.keeps(ref, spec, name) or (spec.account is not None and name == bound(seen))
+                return keeps(name) or (spec.account is not None and name == bound(seen))
 
             return judge_removal(kinds, self.marks, self.task.plane, seen, stays)
 

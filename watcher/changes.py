@@ -12,6 +12,7 @@ from typing import Any
 
 from activities.cluster import Object
 from workflows.keystoneservice.children import GENERATION
+from workflows.scaffold.times import seconds
 
 PLANE_GATES = ("AdminCredentialReady", "DBCredentialsReady")
 """The conditions of a ControlPlane whose flip lets orders through or stops them."""
@@ -90,10 +91,16 @@ def secret(found: Object) -> object:
 
 
 def written(found: Object) -> object:
-    """What whoever wishes something of an object writes. One that has no generation tells no write from another."""
-    meta = _meta(found)
+    """What whoever wishes something of an object writes. One that has no generation tells no write from another.
+
+    External Secrets writes an object back whole when it adds its finalizer, with another spelling of the interval.
+    """
+    meta, spec = _meta(found), found.get("spec")
+    wish = meta.get("generation") or meta.get("resourceVersion")
+    if isinstance(spec, dict) and (every := seconds(spec.get("refreshInterval"))) is not None:
+        wish = {**spec, "refreshInterval": every}
     marks = [meta.get(field) for field in ("labels", "annotations", "ownerReferences")]
-    return [meta.get("uid"), meta.get("generation") or meta.get("resourceVersion"), marks]
+    return [meta.get("uid"), wish, marks]
 
 
 def reference(found: Object) -> object:
@@ -148,6 +155,13 @@ def converged(found: Object) -> bool:
         and c.get("observedGeneration") == meta.get("generation")
         for c in conditions_of(found)
     )  # fmt: skip
+
+
+def untold(found: Object) -> bool:
+    """Whether nothing was said of an order yet at the generation it has now. Of a deletion nothing need be said."""
+    meta = _meta(found)
+    told = any(_ready(c) and c.get("observedGeneration") == meta.get("generation") for c in conditions_of(found))
+    return not told and not meta.get("deletionTimestamp")
 
 
 def project_named(found: Object) -> str:

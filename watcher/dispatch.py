@@ -1,7 +1,8 @@
 """Rings: at once for an order's first news, then folded; kept until Temporal takes them.
 
 News of a child folds for longer than other news: whoever was rung a moment ago and wrote to it follows it by itself.
-What is nothing to an order that is Ready is forgotten if the order is Ready by the time its ring is due.
+While nothing was said of an order at its generation, the pass that will say it is on its way and follows every child:
+their news wait until then. What is nothing to an order that is Ready is forgotten if it is Ready when its ring is due.
 
 A ring carries nothing, so one that is waiting stands for any number of news. It is only forgotten after Temporal has
 taken it, and news that comes while it is on its way makes another.
@@ -15,8 +16,8 @@ import itertools
 import logging
 import random
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
 
 from watcher import metrics
 from watcher.doorbell import Doorbell, NotTaken
@@ -25,6 +26,9 @@ from workflows.scaffold.order import OrderRef
 
 _log = logging.getLogger(__name__)
 
+_HELD_SECONDS = 0.25
+"""How often it is asked whether something was said of an order meanwhile."""
+
 
 @dataclass(frozen=True)
 class Rates:
@@ -32,12 +36,14 @@ class Rates:
 
     fold         seconds in which further news of an order waits after a ring: five a second at most
     fold_child   the same for news of its children: every signal costs a run four events and a decision
+    hold         the longest that news of children wait until something was said of their order
     per_second   all rings together; a second's worth may go at once
     cold         rings a second of a cold start, for the orders that were converged
     """
 
     fold: float = 0.2
     fold_child: float = 5.0
+    hold: float = 20.0
     per_second: float = 50.0
     concurrency: int = 10
     cold: float = 10.0
@@ -47,12 +53,37 @@ class Rates:
 
 @dataclass
 class _Wanted:
+    """A ring that is to come.
+
+    of_child  for news of children alone
+    minor     what was heard for good is nothing to an order that is Ready
+    unwell    of what goes on being heard: what was something to one when it was last heard of
+    """
+
     since: float
     due: float
-    fold: float = 0.0
-    minor: bool = False
+    fold: float
+    of_child: bool = True
+    minor: bool = True
+    unwell: set[Hashable] = field(default_factory=set)
     attempts: int = 0
     everybody: bool = False
+
+    def hear(self, *, of_child: bool, minor: bool, of: Hashable | None) -> None:
+        self.of_child = self.of_child and of_child
+        if of is None:
+            self.minor = self.minor and minor
+        elif minor:
+            self.unwell.discard(of)
+        else:
+            self.unwell.add(of)
+
+    def merge(self, other: _Wanted) -> None:
+        """Stands for the other's news as well."""
+        self.fold = min(self.fold, other.fold)
+        self.of_child = self.of_child and other.of_child
+        self.minor = self.minor and other.minor
+        self.unwell |= other.unwell
 
 
 class Bells:
@@ -88,8 +119,13 @@ class Bells:
         since = min((wanted.since for wanted in waiting), default=None)
         return 0.0 if since is None else time.monotonic() - since
 
-    def ring(self, orders: Iterable[OrderRef], *, of_child: bool = False, minor: bool = False) -> None:
-        """Rings each order when it is due. Minor news are nothing to an order that is Ready."""
+    def ring(
+        self, orders: Iterable[OrderRef], *, of_child: bool = False, minor: bool = False, of: Hashable | None = None
+    ) -> None:
+        """Rings each order when it is due. Minor news are nothing to an order that is Ready.
+
+        of  what goes on being heard: later news of the same take the place of these
+        """
         now = time.monotonic()
         fold = self._rates.fold_child if of_child else self._rates.fold
         for ref in orders:
@@ -97,10 +133,12 @@ class Bells:
             due = max(now, self._rung_at.get(ref, 0.0) + fold)
             wanted = self._wanted.get(ref)
             if wanted is None:
-                self._want(ref, _Wanted(now, due, fold, minor))
+                wanted = _Wanted(now, due, fold)
+                wanted.hear(of_child=of_child, minor=minor, of=of)
+                self._want(ref, wanted)
                 continue
             metrics.RINGS.add(1, {"outcome": "folded"})
-            wanted.minor = wanted.minor and minor
+            wanted.hear(of_child=of_child, minor=minor, of=of)
             if fold < wanted.fold:
                 wanted.fold = fold
                 if not wanted.attempts and due < wanted.due:
@@ -137,7 +175,11 @@ class Bells:
                 if due > time.monotonic():
                     break
                 heapq.heappop(self._queue)
-                if wanted.minor and self._index.is_ready(ref):
+                if self._waits(ref, wanted):
+                    wanted.due = time.monotonic() + _HELD_SECONDS
+                    heapq.heappush(self._queue, (wanted.due, next(self._count), ref))
+                    continue
+                if wanted.minor and not wanted.unwell and self._index.is_ready(ref):
                     del self._wanted[ref]
                     metrics.RINGS.add(1, {"outcome": "forgotten"})
                     continue
@@ -148,6 +190,10 @@ class Bells:
                     await self._wake.wait()
             except TimeoutError:
                 continue
+
+    def _waits(self, ref: OrderRef, wanted: _Wanted) -> bool:
+        held = time.monotonic() - wanted.since < self._rates.hold
+        return wanted.of_child and held and self._index.is_untold(ref)
 
     async def _ring(self, ref: OrderRef) -> None:
         wanted = self._ringing[ref]
@@ -177,10 +223,10 @@ class Bells:
     def _keep(self, ref: OrderRef, wanted: _Wanted, error: NotTaken) -> None:
         limit = min(self._rates.longest_pause, self._rates.first_pause * 2.0 ** min(wanted.attempts, 16))
         due = time.monotonic() + limit * random.uniform(0.5, 1)
-        minor, fold = wanted.minor, wanted.fold
         if meanwhile := self._wanted.get(ref):
-            minor, fold = minor and meanwhile.minor, min(fold, meanwhile.fold)
-        self._wanted[ref] = _Wanted(wanted.since, due, fold, minor, wanted.attempts + 1, error.everybody)
+            wanted.merge(meanwhile)
+        wanted.due, wanted.attempts, wanted.everybody = due, wanted.attempts + 1, error.everybody
+        self._wanted[ref] = wanted
         metrics.RINGS.add(1, {"outcome": "refused"})
         level = logging.DEBUG if str(error) == self._refused else logging.WARNING
         more = {"order": ref.workflow_id}

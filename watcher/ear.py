@@ -7,7 +7,7 @@ list of orders is a cold start: all of them are handed over at once, to be rung 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from activities.cluster import CONTROL_PLANE, Object
@@ -29,9 +29,9 @@ class Listener(Protocol):
 
 
 class Ring(Protocol):
-    """Rings orders; minor news are nothing to one that is Ready."""
+    """Rings orders; minor news are nothing to one that is Ready, and later news `of` the same take their place."""
 
-    def __call__(self, orders: Iterable[OrderRef], *, minor: bool = False) -> None: ...
+    def __call__(self, orders: Iterable[OrderRef], *, minor: bool = False, of: Hashable | None = None) -> None: ...
 
 
 class _Sight(NamedTuple):
@@ -103,7 +103,9 @@ class Ear:
             before = self._known.get(key)
             orders = self._seen(found)
             untouched = self._created(type_, found) if before is None else self._untouched(before, key, found)
-            self._ring(orders, minor=untouched and self._source.minor(found) and not self._stray(found))
+            calm = untouched and not self._stray(found)
+            of = (self._source.kind.kind, self._cluster, *key) if calm else None
+            self._ring(orders, minor=calm and self._source.minor(found), of=of)
 
     def _created(self, type_: str, found: Object) -> bool:
         """A creation is a write, but one that takes nothing from an order that is Ready."""
@@ -167,7 +169,7 @@ class Ear:
         for ref in orders:
             if wants_us(self._source.kind, found):
                 ready, keeps = changes.converged(found), self._keeps(ref, found)
-                self._index.put(ref, plane_of(found), ready=ready, keeps=keeps)
+                self._index.put(ref, plane_of(found), ready=ready, untold=changes.untold(found), keeps=keeps)
                 self._index.census.put(ref, found)
             else:
                 self._index.drop(ref)

@@ -60,6 +60,7 @@ class Index:
         self.census = Census()
         self._keystones: dict[Plane, Place] = {}
         self._ready: set[OrderRef] = set()
+        self._untold: set[OrderRef] = set()
         self._keeps: dict[OrderRef, Keeps] = {}
         self._plane_of: dict[OrderRef, Plane] = {}
         self._orders_of: dict[Plane, set[OrderRef]] = {}
@@ -78,15 +79,23 @@ class Index:
         """Whether it was Ready when it was last heard of. Of one that is not, its run looks again by itself."""
         return ref in self._ready
 
+    def is_untold(self, ref: OrderRef) -> bool:
+        """Whether nothing was said of it yet, as it is written now, when it was last heard of."""
+        return ref in self._untold
+
     def declares(self, ref: OrderRef, name: str) -> bool:
         """Whether the order declares a child of this name, as far as it is known what it declares."""
         keeps = self._keeps.get(ref)
         return keeps is None or keeps(name)
 
-    def put(self, ref: OrderRef, plane: Plane, *, ready: bool = False, keeps: Keeps | None = None) -> None:
+    def put(
+        self, ref: OrderRef, plane: Plane, *, ready: bool = False, untold: bool = False, keeps: Keeps | None = None
+    ) -> None:
         self._strike(ref)
         if ready:
             self._ready.add(ref)
+        if untold:
+            self._untold.add(ref)
         if keeps is not None:
             self._keeps[ref] = keeps
         self._plane_of[ref] = plane
@@ -98,6 +107,7 @@ class Index:
 
     def _strike(self, ref: OrderRef) -> None:
         self._ready.discard(ref)
+        self._untold.discard(ref)
         self._keeps.pop(ref, None)
         plane = self._plane_of.pop(ref, None)
         if plane is not None:
@@ -282,7 +292,7 @@ def of_registration(ref: OrderRef, found: Object) -> Keeps:
     called like a child of its no sweep would take.
     """
     spec, start = KeystoneServiceSpec.model_validate(found.get("spec") or {}), prefix(ref)
-    return lambda name: sweep.keeps(ref, spec, name) or not (name.startswith(start) or name == consumer_name(ref))
+    return lambda name: sweep.keeps(ref, spec)(name) or not (name.startswith(start) or name == consumer_name(ref))
 
 
 def plane_of(found: Object) -> Plane:

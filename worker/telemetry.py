@@ -20,6 +20,7 @@ from opentelemetry.sdk.metrics.view import ExplicitBucketHistogramAggregation, V
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from pythonjsonlogger.json import JsonFormatter
 from temporalio import activity, workflow
@@ -103,8 +104,10 @@ def temporal_runtime(buffer: MetricBuffer) -> Runtime:
 
 
 def tracer_provider(otlp_endpoint: str | None, resource: Resource) -> TracerProvider:
-    """Spans are made in any case, for their ids are in the log lines; they are sent only where there is a collector."""
-    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+    """Spans have ids in any case, which are in the log lines; they are recorded and sent only where there is a
+    collector, whatever the other program, which may have none, says of its own."""
+    sampler = ALWAYS_ON if otlp_endpoint else ALWAYS_OFF
+    provider = TracerProvider(sampler, resource, shutdown_on_exit=False)
     if otlp_endpoint:
         provider.add_span_processor(BatchSpanProcessor(Spans(otlp_endpoint)))
     return provider

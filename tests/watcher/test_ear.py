@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 import pytest
 
@@ -43,7 +43,7 @@ class House:
         rung, self.rung = set(self.rung), []
         return rung
 
-    def _ring(self, orders: Iterable[OrderRef], *, minor: bool = False) -> None:
+    def _ring(self, orders: Iterable[OrderRef], *, minor: bool = False, of: Hashable | None = None) -> None:
         self.rung += orders
         self.minor.append(minor)
 

@@ -123,10 +123,12 @@ def test_a_strangers_object_is_refused_and_never_written(what: str) -> None:
 # -- rows -------------------------------------------------------------------------------------------------------
 
 
-def test_endpoints_follow_the_service_at_once() -> None:
+def test_endpoints_follow_the_service_once_it_is_available() -> None:
     live = Live()
     live.put(children.service(live.reg, TWO), WORKING)
-    assert SERVICE[1] in says(judged(live), "WaitingForCatalog", (Act.APPLY, PUBLIC), (Act.APPLY, INTERNAL))
+    assert SERVICE[1] in says(judged(live), "WaitingForCatalog")
+    live.put(children.service(live.reg, TWO), *DONE, id_="service-0")
+    assert PUBLIC[1] in says(judged(live), "WaitingForCatalog", (Act.APPLY, PUBLIC), (Act.APPLY, INTERNAL))
 
 
 @pytest.mark.row("C06")

@@ -63,7 +63,7 @@ def judged(live: Live, user: Account, claims: Claims = frozenset()) -> Decision:
     marks, kinds = children.marks(live.reg.order, live.reg.uid), ("Secret", *sweep.KINDS["account"][:-1])
     swept: Removing = judge_removal(
         kinds, marks, live.reg.plane, live.seen,
-        lambda name: name not in gone.names and sweep.keeps(live.reg.order, declared, name),
+        lambda name: name not in gone.names and sweep.keeps(live.reg.order, declared)(name),
     )  # fmt: skip
     return judge_account(live.reg, user, AccountStatus(password_generation=1), live.seen, swept, gone.was)
 

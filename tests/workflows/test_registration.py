@@ -309,17 +309,17 @@ def names(*blocks: Any) -> set[str]:
 
 def test_all_that_is_declared_stays() -> None:
     full = spec(*FULL)
-    assert {name for name in names(*FULL) if not sweep.keeps(order(), full, name)} == set()
+    assert {name for name in names(*FULL) if not sweep.keeps(order(), full)(name)} == set()
     for name in names(*FULL):
         assert is_child(name)
-    assert sweep.keeps(order(), full, f"{P}password-v41"), "superseded ones are not the sweep's"
+    assert sweep.keeps(order(), full)(f"{P}password-v41"), "superseded ones are not the sweep's"
 
 
 def test_what_is_no_longer_declared_goes() -> None:
     entry, user = FULL
     public, admin = entry.endpoints
     less = spec(entry.model_copy(update={"endpoints": (admin,)}), user.model_copy(update={"roles": ("reader",)}))
-    gone = {name for name in names(*FULL) if not sweep.keeps(order(), less, name)}
+    gone = {name for name in names(*FULL) if not sweep.keeps(order(), less)(name)}
     member = f"member-{eight_hex('Member')}"
     assert gone == {f"{P}endpoint-{public.interface}", f"{P}role-{member}", f"{P}assign-{member}"}
 
@@ -328,7 +328,7 @@ def test_what_is_no_longer_declared_goes() -> None:
 def test_a_removed_block_goes_with_all_it_had(kept: str) -> None:
     entry, user = FULL
     left = spec(entry if kept == "catalog" else None, user if kept == "account" else None)
-    went = [c for c in everything(registration(), FULL) if not sweep.keeps(order(), left, c["metadata"]["name"])]
+    went = [c for c in everything(registration(), FULL) if not sweep.keeps(order(), left)(c["metadata"]["name"])]
     blocks = {block(c["kind"]) for c in went}
     assert blocks == {"catalog": {"account"}, "account": {"catalog"}}.get(kept, {"account", "catalog"})
     of_block = [c for c in everything(registration(), FULL) if block(c["kind"]) in blocks]

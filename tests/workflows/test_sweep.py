@@ -36,7 +36,7 @@ def removal(live: Live, *, gone: bool = False) -> Removing:
 def swept(live: Live, entry: Catalog | None, user: Account | None) -> Removing:
     marks, declared = children.marks(live.reg.order, live.reg.uid), spec(entry, user)
     return judge_removal(
-        KINDS, marks, plane(), live.seen, lambda name: sweep.keeps(live.reg.order, declared, name)
+        KINDS, marks, plane(), live.seen, sweep.keeps(live.reg.order, declared)
     )  # fmt: skip
 
 

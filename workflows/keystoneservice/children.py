@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from functools import lru_cache
 from typing import Any
 
 from workflows.api.controlplane import ControlPlane
@@ -38,7 +39,12 @@ class Registration(Model):
 
 def prefix(order: OrderRef) -> str:
     """`<name>-<8 hex>-registration-`; the hash is over `<namespace>/<name>`, for the kind lives on no other cluster."""
-    return f"{order.name}-{hashlib.sha256(order.key.encode()).hexdigest()[:8]}-registration-"
+    return f"{order.name}-{_eight(order.key)}-registration-"
+
+
+@lru_cache(maxsize=4096)  # asked for every child at every judgement
+def _eight(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def labels(order: OrderRef) -> dict[str, str]:
@@ -47,6 +53,7 @@ def labels(order: OrderRef) -> dict[str, str]:
     return {f"{stem}-name": order.name, f"{stem}-namespace": order.namespace}
 
 
+@lru_cache(maxsize=1024)
 def marks(order: OrderRef, uid: str) -> Marks:
     """By what the order's children are known.
 
@@ -164,10 +171,11 @@ def roles(account: Account) -> tuple[str, ...]:
     return tuple(first.values())
 
 
+@lru_cache(maxsize=1024)
 def role_slug(role: str) -> str:
     """At most 25 bytes that may stand in an object's name and differ for different roles (contracts 4.6)."""
     base = re.sub("[^a-z0-9]+", "-", role.lower()).strip("-")[:16]
-    return f"{base}-{hashlib.sha256(role.encode()).hexdigest()[:8]}"
+    return f"{base}-{_eight(role)}"
 
 
 def role_import(reg: Registration, role: str) -> Body:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from workflows.api.keystoneservice import KeystoneServiceSpec
 from workflows.keystoneservice.children import password_prefix, prefix, role_slug, roles
 from workflows.keystoneservice.delivery import backup_name, consumer_name, source_name
@@ -22,9 +24,10 @@ KINDS = {
 """The kinds beside the plane that each block has children of, dependents first."""
 
 
-def keeps(order: OrderRef, spec: KeystoneServiceSpec, name: str) -> bool:
-    """Whether a child of this name stays. Passwords stay with their account: superseded ones go when K-ORC says so."""
-    return name in declared(order, spec) or (spec.account is not None and name.startswith(password_prefix(order)))
+def keeps(order: OrderRef, spec: KeystoneServiceSpec) -> Callable[[str], bool]:
+    """Whether a child of a name stays. Passwords stay with their account: superseded ones go when K-ORC says so."""
+    names, passwords = declared(order, spec), password_prefix(order)
+    return lambda name: name in names or (spec.account is not None and name.startswith(passwords))
 
 
 def declared(order: OrderRef, spec: KeystoneServiceSpec) -> frozenset[str]:

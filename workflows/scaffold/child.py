@@ -76,13 +76,13 @@ def judge_child(wanted: Body, marks: Marks, seen: Seen, joins: Mapping[str, Body
 
     joins  fields of `status.resource` that hold an id in Keystone, and the order's child whose id it has to be
     """
-    found = judge_declared(wanted, marks, seen)
+    found, joins = judge_declared(wanted, marks, seen), joins or {}
     if not found.ready or found.child is None:
-        return found
+        return (found.do and _too_early(wanted, seen, joins)) or found
     if korc.transport_latched(found.child):
         return cleared(found.child, wanted, seen.now)
     standing = standing_of(found.child, wanted)
-    outlived = _outlived(found.child, wanted, marks, seen, joins or {}) if standing.ready else None
+    outlived = _outlived(found.child, wanted, marks, seen, joins) if standing.ready else None
     return outlived or standing
 
 
@@ -141,6 +141,20 @@ def going(wanted: Body, marks: Marks, seen: Seen) -> Found | None:
         ):
             message = f"{the(wanted)} has yet to be created, once {kind} {other.metadata.name} is gone and made anew."
             return Found(standing=Standing.WAITING, message=message, child=other)
+    return None
+
+
+def _too_early(wanted: Body, seen: Seen, joins: Mapping[str, Body]) -> Found | None:
+    """Nothing is made of what is not there yet. K-ORC would wait by itself, but look at it, and write to it, with every
+    move of what it waits for.
+    """
+    if seen.of(wanted) is not None:
+        return None
+    for other in joins.values():
+        live = seen.of(other)
+        if live is None or not korc.up_to_date(live):
+            message = f"{the(wanted)} has yet to be created, once {the(other)} is Available."
+            return Found(standing=Standing.WAITING, message=message)
     return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import unicodedata
 from collections.abc import Mapping
+from functools import lru_cache
 
 from workflows.scaffold.order import OrderRef
 
@@ -43,6 +44,7 @@ def order_named(kind: str, labels: Mapping[str, str], *, at_home: bool = False) 
     return OrderRef(kind=kind, cluster=cluster, namespace=namespace, name=name)
 
 
+@lru_cache(maxsize=4096)
 def keystone_name_key(name: str) -> str:
     """The name as Keystone's identity tables compare it (`*_general_ci`): without case, accents and blanks at its end.
 

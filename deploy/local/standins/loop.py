@@ -57,11 +57,12 @@ class Cluster:
                 return None
             raise
 
-    async def add_finalizer(self, resource: str, seen: Object, finalizer: str) -> None:
-        """Puts a finalizer on an object that was just read, unless it has it or is being deleted."""
+    async def add_finalizer(self, resource: str, seen: Object, finalizer: str) -> Object | None:
+        """Puts a finalizer on an object as it was read, unless it has it or is being deleted; answers what it wrote."""
         meta = seen["metadata"]
         if finalizer not in meta.get("finalizers", []) and "deletionTimestamp" not in meta:
-            await self._finalizers(resource, meta, [*meta.get("finalizers", []), finalizer])
+            return await self._finalizers(resource, meta, [*meta.get("finalizers", []), finalizer])
+        return None
 
     async def drop_finalizer(self, resource: str, seen: Object, finalizer: str) -> None:
         """Takes one finalizer off an object that was just read, if it has it."""
@@ -69,9 +70,9 @@ class Cluster:
         if finalizer in meta.get("finalizers", []):
             await self._finalizers(resource, meta, [f for f in meta["finalizers"] if f != finalizer])
 
-    async def _finalizers(self, resource: str, meta: Object, wanted: list[str]) -> None:
+    async def _finalizers(self, resource: str, meta: Object, wanted: list[str]) -> Object | None:
         body = {"metadata": {"finalizers": wanted, "resourceVersion": meta["resourceVersion"]}}
-        await self.patch(resource, meta["namespace"], meta["name"], body)
+        return await self.patch(resource, meta["namespace"], meta["name"], body)
 
     async def _send(self, method: str, resource: str, namespace: str, path: str, body: Object | None = None) -> Object:
         if self._client is None:

@@ -32,7 +32,10 @@ KINDS = {kind: resource for kind, resource, _ in REFS.values()} | {"Secret": "v1
 DONE = ("True", "Success", "OpenStack resource is available", "False", "Success", "OpenStack resource is up to date")
 
 cluster = Cluster()
-known: dict[Key, Object] = {}  # every assignment as last seen: who is to be rung when something it uses moves
+# Both as the watches told last, as a controller's cache has them: a look asks the server for nothing.
+known: dict[Key, Object] = {}
+used: dict[tuple[str, str, str], Object] = {}
+"""What assignments may use, by kind, namespace and name."""
 clouds: dict[tuple[str, ...], Cloud] = {}
 
 
@@ -46,7 +49,7 @@ class Waiting(Exception):
 
 async def look(key: Key) -> float | None:
     """One pass over one assignment."""
-    seen = await cluster.get(RESOURCE, *key)
+    seen = known.get(key)
     if seen is None:
         return GONE
     if "deletionTimestamp" in seen["metadata"]:
@@ -59,7 +62,7 @@ async def look(key: Key) -> float | None:
     pause: float | None = None
     try:
         cloud = await _cloud(seen)
-        await cluster.add_finalizer(RESOURCE, seen, FINALIZER)
+        seen = await _guarded(RESOURCE, seen)
         found = await _dependencies(seen)
         await _assign(seen, cloud, found)
         ids, verdict = found, DONE
@@ -112,10 +115,10 @@ async def _delete(seen: Object) -> float | None:
 async def _cloud(seen: Object) -> Cloud:
     """The client for the assignment's credentials, which are guarded like everything else it uses."""
     ref, namespace = seen["spec"]["cloudCredentialsRef"], seen["metadata"]["namespace"]
-    secret = await cluster.get(KINDS["Secret"], namespace, ref["secretName"])
+    secret = used.get(("Secret", namespace, ref["secretName"]))
     if secret is None:
         raise Waiting(f"Waiting for Secret/{ref['secretName']} to be created")
-    await cluster.add_finalizer(KINDS["Secret"], secret, FINALIZER)
+    await _guarded(KINDS["Secret"], secret)
     data = {name: base64.b64decode(value).decode() for name, value in (secret.get("data") or {}).items()}
     told = (data.get("clouds.yaml", ""), data.get("cacert", ""), ref["cloudName"])
     if told not in clouds:
@@ -130,11 +133,11 @@ async def _dependencies(seen: Object) -> Object:
     namespace = seen["metadata"]["namespace"]
     for field, name in _references(seen):
         kind, resource, id_field = REFS[field]
-        there = await cluster.get(resource, namespace, name)
+        there = used.get((kind, namespace, name))
         if there is None:
             waits.append(f"Waiting for {kind}/{name} to be created")
             continue
-        await cluster.add_finalizer(resource, there, FINALIZER)
+        await _guarded(resource, there)
         id_ = (there.get("status") or {}).get("id")
         if id_ is None or _condition(there, "Available").get("status") != "True":
             waits.append(f"Waiting for {kind}/{name} to be ready")
@@ -143,6 +146,19 @@ async def _dependencies(seen: Object) -> Object:
     if waits:
         raise Waiting("\n".join(waits))
     return ids
+
+
+async def _guarded(resource: str, seen: Object) -> Object:
+    """The object with our finalizer on it; the cache has it before the watch tells."""
+    live = await cluster.add_finalizer(resource, seen, FINALIZER)
+    if live is None:
+        return seen
+    meta = live["metadata"]
+    if resource == RESOURCE:
+        known[meta["namespace"], meta["name"]] = live
+    else:
+        used[live["kind"], meta["namespace"], meta["name"]] = live
+    return live
 
 
 def _references(seen: Object) -> Iterator[tuple[str, str]]:
@@ -218,14 +234,32 @@ async def assignment_moved(body: kopf.Body, type: str | None, **_: Any) -> None:
 @kopf.on.event(GROUP, VERSION, "domains")
 @kopf.on.event("v1", "secrets")
 async def used_moved(body: kopf.Body, type: str | None, **_: Any) -> None:
-    """Rings every assignment that uses this object, and lets a deleted one go that none uses any more."""
+    """Rings every assignment that uses this object once more can be done with it, and lets a deleted one go that none
+    uses any more."""
     (namespace, name), kind = key_of(body), str(body["kind"])
-    for other, seen in list(known.items()):
-        if other[0] == namespace and (kind, name) in set(_uses(seen)):
-            rings.ring(other)
+    before, now = used.pop((kind, namespace, name), None), None
+    if type != "DELETED":
+        now = used[kind, namespace, name] = dict(body)
+    if _matters(before) != _matters(now):
+        for other, seen in list(known.items()):
+            if other[0] == namespace and (kind, name) in set(_uses(seen)):
+                rings.ring(other)
     meta = body["metadata"]
     if type != "DELETED" and "deletionTimestamp" in meta and FINALIZER in meta.get("finalizers", []):
         guards.ring((f"{kind}/{namespace}", name))
+
+
+def _matters(there: Object | None) -> tuple[Any, ...] | None:
+    """What of a used object an assignment waits for."""
+    if there is None:
+        return None
+    guarded = FINALIZER in there["metadata"].get("finalizers", [])
+    return (
+        guarded,
+        (there.get("status") or {}).get("id"),
+        _condition(there, "Available").get("status"),
+        there.get("data"),
+    )
 
 
 def _uses(seen: Object) -> Iterator[tuple[str, str]]:
