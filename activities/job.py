@@ -57,6 +57,6 @@ class Job:
         plane = task.order.plane_key if looks else ""
         return Pen(
             self.home, self.kind, task.ref, task.order.uid,
-            deleting=deleting, begun=self.begun, planes=self.management, plane=plane,
+            deleting=deleting, gone=task.gone, begun=self.begun, planes=self.management, plane=plane,
             consent=self.consent if looks and not deleting else None,
         )  # fmt: skip

@@ -97,7 +97,7 @@ class Orders:
             order = admitted.order.model_copy(
                 update={"finalized": True, "resource_version": live["metadata"]["resourceVersion"]}
             )
-            admitted = admitted.model_copy(update={"order": order})
+            admitted = admitted.model_copy(update={"order": order, "begun": True})
             if admitted.refused:
                 return admitted
             # That write succeeded only onto the order as read, so the pen needs no look of its own.
@@ -243,7 +243,7 @@ class Orders:
             home = await self._home(ref)
         except Unregistered as error:
             _log.info("skipped: %s", error, extra={"order": ref.workflow_id, "cluster": ref.cluster})
-            return Admitted(state=State.GONE), None, None
+            return Admitted(state=State.GONE, unknown=True), None, None
         kind = self._kinds[ref.kind]
         raw = await home.get(kind.kind, ref.namespace, ref.name)
         if raw is None:

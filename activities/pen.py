@@ -23,6 +23,7 @@ class Pen:
     direction, no pause, and consent as before. So whoever pauses one of them, or takes consent back, sees the last
     write after `STEP_DEADLINE`, and a request's time.
 
+    gone     the order is no more, and has to stay so: one that comes after it would have the children as its own
     begun    the `time.monotonic()` at which the step began: Temporal's limit runs from there, so the deadline does
     looked   the step has just read the plane and written the order, onto the version that it read: that was the look
     planes   where the plane is; `plane` is its key, empty when there is none
@@ -37,6 +38,7 @@ class Pen:
         uid: str,
         *,
         deleting: bool,
+        gone: bool = False,
         begun: float,
         looked: bool = False,
         planes: Cluster | None = None,
@@ -48,6 +50,7 @@ class Pen:
         self._ref = ref
         self._uid = uid
         self._deleting = deleting
+        self._gone = gone
         self._looked = looked
         self._planes = planes
         self._plane = plane
@@ -65,11 +68,7 @@ class Pen:
             order, plane = await asyncio.gather(
                 self._home.get(self._kind, self._ref.namespace, self._ref.name), self._read_plane()
             )
-            meta = order["metadata"] if order else {}
-            if meta.get("uid") != self._uid:
-                raise Moved(f"{self._ref.key} is gone")
-            if bool(meta.get("deletionTimestamp")) != self._deleting:
-                raise Moved(f"{self._ref.key} is {'not ' if self._deleting else ''}being deleted")
+            self._compare(order["metadata"] if order else {})
             if _paused(order) or _paused(plane):
                 raise Moved(f"{self._ref.key} is paused")
             if self._consent is not None:
@@ -79,6 +78,16 @@ class Pen:
             self._looked = True
         if self.left <= 0:
             raise StepExpired(f"the step for {self._ref.key} took longer than its deadline")
+
+    def _compare(self, meta: Object) -> None:
+        if self._gone:
+            if meta:
+                raise Moved(f"{self._ref.key} is there again")
+            return
+        if meta.get("uid") != self._uid:
+            raise Moved(f"{self._ref.key} is gone")
+        if bool(meta.get("deletionTimestamp")) != self._deleting:
+            raise Moved(f"{self._ref.key} is {'not ' if self._deleting else ''}being deleted")
 
     async def _read_plane(self) -> Object | None:
         namespace, _, name = self._plane.partition("/")

@@ -379,3 +379,26 @@ async def test_a_removal_writes_nothing_for_an_order_that_is_another_by_now(worl
     await world.task(ref)
     await run(world.orders.release, task)
     assert (await world.live(ref))["metadata"]["finalizers"] == [children.FINALIZER]
+
+
+async def test_the_children_of_an_order_that_went_unseen_go_unless_another_has_come(world: World) -> None:
+    await world.plane()
+    ref = await world.ready()
+    await world.delete(ref)
+    task = (await world.removal(ref)).model_copy(update={"gone": True})
+    with pytest.raises(ApplicationError) as caught:
+        await run(world.projects.remove_project, task)
+    assert caught.value.type == "OrderMoved", "it is there yet"
+    await run(world.orders.release, task)
+    assert await world.find(ref) is None
+    before = await world.children()
+    await world.order()
+    with pytest.raises(ApplicationError) as caught:
+        await run(world.projects.remove_project, task)
+    assert caught.value.type == "OrderMoved"
+    assert await world.children() == before
+    await world.delete(ref)  # it has no finalizer yet
+    assert world.project_of(ref) in (await retried(world.projects.remove_project, task)).left[0]
+    await world.korc.let_go(world.project_of(ref))
+    assert (await retried(world.projects.remove_project, task)) == Removal()
+    assert (await world.children(), await world.leases()) == ([], [])

@@ -63,6 +63,61 @@ async def test_a_deletion_goes_on_under_the_same_id_and_ends_with_the_finalizer(
         assert world.count("provision_project") == 1
 
 
+async def test_an_order_that_went_while_its_finalizer_was_written_leaves_nothing(serve: Serve) -> None:
+    """The API server deletes at once what had no finalizer when it was asked, though one was written meanwhile."""
+    world = World("raced")
+    world.order(finalized=False)
+
+    async def provision(_: Task) -> Outcome:
+        world.vanish()
+        return world.provisioned().outcome
+
+    seen: list[Task] = []
+
+    async def take_down(task: Task) -> Removal:
+        seen.append(task)
+        return World.left(LEFT) if len(seen) == 1 else Removal()
+
+    world.provision, world.take_down = provision, take_down
+    async with serve(world) as flow:
+        await flow.ring()
+        await until(lambda: bool(seen))
+        look = await flow.settled()
+        assert await type_of(flow) == "KeystoneProjectTeardown"
+        assert look.last_failure.message == f"{LEFT} (next look in 10 s)"
+        await flow.pass_time(seconds=15)
+        await flow.ended()
+        assert [(task.gone, task.order.uid) for task in seen] == [(True, "uid-1")] * 2
+        assert "release" not in world.calls
+
+
+async def test_one_that_comes_after_an_order_that_went_so_keeps_its_children(serve: Serve) -> None:
+    world = World("raced-and-replaced")
+    world.order(finalized=False)
+
+    async def provision(_: Task) -> Outcome:
+        if world.count("admit") == 1:
+            world.vanish()
+        return world.provisioned().outcome
+
+    async def take_down(_: Task) -> Removal:
+        world.order(uid="uid-2")
+        return World.left(LEFT)
+
+    world.provision, world.take_down = provision, take_down
+    async with serve(world) as flow:
+        await flow.ring()
+        await until(lambda: world.count("remove_project") == 1)
+        await flow.pass_time(seconds=15)
+        await flow.idle(1)
+        assert await type_of(flow) == "KeystoneProject"
+        assert world.condition("Ready")["status"] == "True"
+        world.vanish()  # by now its finalizer has been seen: who takes that off by hand means it
+        await flow.ring()
+        await flow.ended()
+        assert world.count("remove_project") == 1
+
+
 async def test_other_finalizers_stay_and_the_teardown_is_not_done_twice(serve: Serve) -> None:
     world = World("held-by-others")
     world.touch(finalizers=["example.org/hold", children.FINALIZER, "example.org/other"])

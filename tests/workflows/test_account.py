@@ -276,12 +276,28 @@ def test_the_password_is_there_before_the_user_that_refers_to_it() -> None:
     says(first, "WaitingForServiceAccounts", (Act.CREATE, secret(1)))
     assert "data" not in first.do[0].body, "a judge sees no password"
     put_secret(live, 1)
+    assert PROJECT[1] in says(judged(live), "WaitingForServiceAccounts"), "no user waits for its project in K-ORC"
+    live.put(children.project(live.reg, CREATED), *DONE, id_="project-0")
     second = judged(live)
     says(second, "WaitingForServiceAccounts", (Act.APPLY, USER), (Act.DELETE, USER_PROBE))
     body = second.do[0].body
     assert body["spec"]["resource"]["passwordRef"] == secret(1)[1]
     assert body["metadata"]["annotations"] == {GENERATION: "1"}
-    assert second.fields["account"] == {"secretName": "images-credentials", "userID": "", "projectID": ""}
+    assert second.fields["account"] == {"secretName": "images-credentials", "userID": "", "projectID": "project-0"}
+
+
+def test_a_project_is_made_once_the_accounts_own_domain_is_there() -> None:
+    over = account(domainName="tenants", create=True)
+    live = Live()
+    imported = children.domain(live.reg, over)
+    assert imported is not None
+    live.put(imported, WORKING)
+    live.put(children.project_probe(live.reg, over), *ABSENT)
+    live.put(children.user_probe(live.reg, over), WORKING)
+    live.claims[children.project_claim(live.reg, over)] = live.me
+    says(judged(live, over), "ProbingForCollision")
+    live.put(imported, *DONE, id_="domain-0")
+    says(judged(live, over), "ProbingForCollision", (Act.APPLY, PROJECT), (Act.DELETE, PROJECT_PROBE))
 
 
 @pytest.mark.row("S12")

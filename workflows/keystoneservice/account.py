@@ -136,7 +136,7 @@ def judge_account(
         # Whatever refers to it would land in the stranger's domain.
         verdict = false(reasons.ACCOUNT_READY, reasons.ACCOUNT_ERROR, domain.message)
         return Decision(verdict=verdict, do=swept.do)
-    project = _judge_project(reg, account, seen)
+    project = _once(domain, _judge_project(reg, account, seen), children.project(reg, account), seen)
     ours = _own(seen.of(children.user(reg, account, 1, None)), marks)
     wanted = password(account, ours, seen, reg)
     user = _judge_user(reg, account, wanted, seen)
@@ -148,6 +148,7 @@ def judge_account(
         passed = project.standing not in _GATED
         secret = _judge_secret(reg, wanted, seen) if passed else secret
         user = user if not due or (passed and secret.ready) else user.model_copy(update={"do": ()})
+        user = _once(project, user, children.user(reg, account, 1, None), seen)
     made = all(seen.of(each) for each in (children.project(reg, account), children.user(reg, account, 1, None)))
     # Nothing is bound to a user, or in a project, of which it is not known yet whose it is.
     roles = _judge_roles(reg, account, seen) if made and not _gate([project, user]) else []
@@ -181,6 +182,16 @@ def bound(reg: Registration, account: Account, seen: Seen) -> Registration:
 
 def _own(live: KorcObject | None, marks: Marks) -> KorcObject | None:
     return live if live is not None and marks.own(live.metadata) else None
+
+
+def _once(other: Found, found: Found, body: Body, seen: Seen) -> Found:
+    """What refers to another child is made once that is Available. K-ORC would wait by itself, and could come to make
+    it at the very moment in which it is taken back as something that K-ORC never made.
+    """
+    if other.ready or seen.of(body) is not None:
+        return found
+    makes = any(each.act is Act.APPLY for each in found.do)
+    return found.model_copy(update={"do": ()}) if makes else found
 
 
 def _gate(chain: list[Found]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from workflows.api.meta import Model
+from workflows.scaffold.steps import Task
 from workflows.scaffold.verdict import Verdict
 
 
@@ -12,12 +13,14 @@ class Carry(Model):
     """What one run tells the next.
 
     late_until  until when a step that timed out, or was left behind, might still be writing
+    bereft      what is to be taken down although its order is gone
     """
 
     verdicts: tuple[Verdict, ...] = ()
     troubles: int = 0
     troubled_since: datetime | None = None
     late_until: datetime | None = None
+    bereft: Task | None = None
 
 
 class Described(Model):

@@ -18,7 +18,12 @@ async def admitted(order: run.Run, teardown: str) -> steps.Admitted:
     found = await order.step(steps.Steps.admit, order.ref, f"admit {order.ref.key}")
     order.order = found.order
     if found.state is steps.State.GONE:
-        raise run.Over
+        if order.bereft is None or found.unknown:
+            raise run.Over
+        # The API server deletes at once what had no finalizer as it was asked, even if it has one by then.
+        await order.hand_over(teardown)
+    begun = steps.Task(ref=order.ref, order=found.order, plane=found.plane, gone=True)
+    order.bereft = begun if found.begun else None
     if found.state is steps.State.DELETING:
         if not found.order.finalized:
             raise run.Over
@@ -38,6 +43,13 @@ async def taken_down(
     order.order = examined.order
     if examined.state is steps.State.PRESENT:
         await order.hand_over(serving)
+    if examined.state is steps.State.GONE and order.bereft is not None and not examined.unknown:
+        removal = await order.step(remove, order.bereft, f"remove the children of {order.ref.key}, which is gone")
+        order.leave(removal.left or tuple(verdict.message for verdict in removal.held))
+        if removal.left or removal.held:
+            return
+        raise run.Over
+    order.bereft = None
     if examined.state is steps.State.GONE or not examined.order.finalized:
         raise run.Over
     if examined.trouble:

@@ -78,6 +78,7 @@ class Run:
         self._paused_in = 0
         self._troubled_since = before.troubled_since
         self._late_until = before.late_until
+        self.bereft = before.bereft
         self._newcomer = carry is None or workflow.info().attempt > 1
         self._moves = 0
 
@@ -247,6 +248,7 @@ class Run:
             troubles=self._troubles,
             troubled_since=self._troubled_since,
             late_until=self._late_until,
+            bereft=self.bereft,
         )
         workflow.continue_as_new(args=[carry], workflow=workflow_type)
 

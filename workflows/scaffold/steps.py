@@ -92,6 +92,8 @@ class Admitted(Model):
     found    how the order stands, when its steps have nothing left to do in this pass: it was Ready and still is, or it
              is new and they were all taken in its admission
     trouble  what could not be found out although the order itself could be read
+    begun    this admission put the finalizer on
+    unknown  nobody can say whether the order is gone: its cluster is not registered
     """
 
     state: State
@@ -100,14 +102,20 @@ class Admitted(Model):
     refused: tuple[Verdict, ...] = ()
     found: Outcome | None = None
     trouble: str = ""
+    begun: bool = False
+    unknown: bool = False
 
 
 class Task(Model):
-    """What a step of a kind works on."""
+    """What a step of a kind works on.
+
+    gone  the order is no more, and nobody had a chance to take down what was made for it
+    """
 
     ref: OrderRef
     order: OrderSeen
     plane: ControlPlane | None = None
+    gone: bool = False
 
 
 class Nudge(Model):
