@@ -17,6 +17,7 @@ import pytest
 import pytest_asyncio
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from temporalio.testing import WorkflowEnvironment
 
 from deploy.local import stack
@@ -114,6 +115,7 @@ def _telemetry() -> Told:
     started = telemetry.start(ConnectionSettings(), "tests")
     logging.root.handlers[:] = handlers
     logging.root.setLevel(level)
+    started.tracers.sampler = ALWAYS_ON  # as where there is a collector
     started.tracers.add_span_processor(SimpleSpanProcessor(exporter))
     return Told(started, exporter)
 

@@ -83,6 +83,40 @@ async def test_minor_news_are_forgotten_if_the_order_is_ready_by_then(tower: Tow
     assert [rung for _, rung, _ in tower.doorbell.rings[3:]] == [ref("slow"), ref("both")]
 
 
+@pytest.mark.parametrize("tower", [Rates(fold=0.05, fold_child=0.3)], indirect=True)
+async def test_what_is_well_by_then_is_nothing_to_an_order_that_is_ready(tower: Tower) -> None:
+    tower.bells.ring([ref(), ref("slow")])
+    await until(lambda: len(tower.doorbell.rings) == 2)
+    for name in ("reporting", "slow"):
+        tower.index.put(ref(name), ("openstack", "cp"), ready=True)
+        tower.bells.ring([ref(name)], of_child=True, of=name)
+    tower.bells.ring([ref()], of_child=True, minor=True, of="reporting")
+    await until(lambda: not tower.bells.pending)
+    assert [rung for _, rung, _ in tower.doorbell.rings[2:]] == [ref("slow")]
+
+
+@pytest.mark.parametrize("tower", [Rates(fold=0.05, fold_child=0.05, hold=2.0)], indirect=True)
+async def test_news_of_children_wait_until_something_was_said_of_their_order(tower: Tower) -> None:
+    """The pass that will say it follows them; had they to ring, it would have to be followed by another."""
+    plane, began = ("openstack", "cp"), time.monotonic()
+    names = ("reporting", "waits", "silent", "edited")
+    for name in names:
+        tower.index.put(ref(name), plane, untold=True)
+    tower.bells.ring(map(ref, names), of_child=True, minor=True)
+    tower.bells.ring([ref("edited")])
+    await until(lambda: tower.doorbell.rung == [ref("edited")])
+    assert time.monotonic() - began < 1, "what people write does not wait"
+    await asyncio.sleep(0.5)
+    assert len(tower.doorbell.rung) == 1
+    tower.index.put(ref(), plane, ready=True)
+    tower.index.put(ref("waits"), plane)
+    await until(lambda: len(tower.doorbell.rung) == 2)
+    assert tower.doorbell.rung[1] == ref("waits")
+    await until(lambda: not tower.bells.pending)
+    assert tower.doorbell.rung[2:] == [ref("silent")], "nobody waits for ever"
+    assert time.monotonic() - began > 2
+
+
 @pytest.mark.parametrize("tower", [Rates(first_pause=0.1, longest_pause=0.1)], indirect=True)
 async def test_news_while_a_minor_ring_is_refused_is_not_forgotten_with_it(tower: Tower) -> None:
     tower.doorbell.refusing, tower.doorbell.slow = DOWN, 0.2

@@ -256,3 +256,13 @@ def test_the_index_knows_which_orders_are_ready(house: House) -> None:
     ear.heard("MODIFIED", ready(order()))
     ear.heard("DELETED", ready(order()))
     assert not house.index.is_ready(ref())
+
+
+def test_something_was_said_of_an_order_only_at_its_generation(house: House) -> None:
+    ear = house.ear(KEYSTONE_PROJECT)
+    told = ready(order(), "False")
+    edited = {**told, "metadata": {**told["metadata"], "generation": 2}}
+    leaving = {**edited, "metadata": {**edited["metadata"], "deletionTimestamp": DELETING, "finalizers": [FINALIZER]}}
+    for found, untold in ((order(), True), (told, False), (edited, True), (leaving, False)):
+        ear.heard("MODIFIED", found)
+        assert house.index.is_untold(ref()) is untold, found

@@ -340,6 +340,18 @@ def test_marks_on_a_delivery_object_are_writes(house: House, kind: Kind) -> None
     assert minor(house, kind, "MODIFIED", synced)
 
 
+@pytest.mark.parametrize("kind", DELIVERY, ids=lambda kind: kind.kind)
+def test_an_interval_in_other_words_is_no_write(house: House, kind: Kind) -> None:
+    """External Secrets writes a PushSecret back whole when it puts its finalizer on."""
+    made = part("made", of=service())
+    house.ear(kind).heard("ADDED", {**made, "spec": {"refreshInterval": "1h", "data": [1]}})
+    house.news()
+    again = {**says(made, "Ready", "True"), "metadata": {**made["metadata"], "generation": 2}}
+    assert minor(house, kind, "MODIFIED", {**again, "spec": {"refreshInterval": "1h0m0s", "data": [1]}})
+    assert not minor(house, kind, "MODIFIED", {**again, "spec": {"refreshInterval": "2h0m0s", "data": [1]}})
+    assert not minor(house, kind, "MODIFIED", {**again, "spec": {"refreshInterval": "2h0m0s", "data": [2]}})
+
+
 @pytest.mark.row("S21", "A20")
 def test_a_secret_that_is_written_or_deleted_is_never_nothing(house: House) -> None:
     password, source = secret("password-v1", of=service(), namespace="openstack"), secret("source", of=service())

@@ -202,6 +202,16 @@ async def test_spans_reach_a_collector(collector: tuple[str, list[ExportTraceSer
     assert "c5c3-test" in [a.value.string_value for a in spans.resource.attributes if a.key == "service.name"]
 
 
+def test_without_a_collector_spans_have_ids_and_cost_nothing_more() -> None:
+    with telemetry.tracer_provider(None, Resource.create({})).get_tracer("test").start_as_current_span("ring") as span:
+        assert span.get_span_context().is_valid
+        assert not span.is_recording()
+        mine = telemetry.tracer_provider("http://127.0.0.1:9", Resource.create({}))
+        with mine.get_tracer("test").start_as_current_span("step") as step:
+            assert step.is_recording(), "whatever the other program has"
+            assert step.get_span_context().trace_id == span.get_span_context().trace_id
+
+
 def test_a_collector_that_is_not_there_holds_nobody_up() -> None:
     provider = telemetry.tracer_provider("http://127.0.0.1:9", Resource.create({}))
     with provider.get_tracer("test").start_as_current_span("ring"):
