@@ -10,6 +10,7 @@ for a minute.
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
@@ -24,6 +25,9 @@ from tests.e2e.fixtures import instance
 
 CACHE = Path(".pytest_cache")
 HALVES = {"without the stack": "not prove and not real", "on the stack": "real and not prove"}
+WHOLE = "C5C3_TESTS_WHOLE"
+"""Set for the tests when no argument picks some of them."""
+_ONLY_FAILED = ("--last-failed", "--last-failed-no-failures=none")
 NO_TESTS = 5  # pytest's exit code where a half has nothing that was asked for
 
 
@@ -44,10 +48,11 @@ async def run(half: str, arguments: list[str]) -> Ran:
     report = folder / "report.xml"
     report.unlink(missing_ok=True)
     began = time.monotonic()
+    whole = {} if set(arguments) - set(_ONLY_FAILED) else {WHOLE: "1"}
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "pytest", "-m", HALVES[half], "-o", f"cache_dir={folder}", f"--junitxml={report}",
         "--durations=8", *arguments,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, env={**os.environ, **whole},
     )  # fmt: skip
     output, _ = await process.communicate()
     print(f"\n== {half}: {time.monotonic() - began:.0f} s\n{output.decode(errors='replace')}", flush=True)
@@ -81,7 +86,7 @@ async def _all(arguments: list[str], *, again: bool) -> int:
         for half, first in ran.items():
             if first.code:
                 print(f"\n{first.failed} failed {half}; once more, only what failed:", flush=True)
-                second = await run(half, ["--last-failed", "--last-failed-no-failures=none", *arguments])
+                second = await run(half, [*_ONLY_FAILED, *arguments])
                 mended = max(0, first.failed - second.failed)
                 ran[half] = Ran(second.code, first.passed + mended, second.failed, first.skipped)
     passed, failed, skipped = (
