@@ -158,10 +158,9 @@ def converged(found: Object) -> bool:
 
 
 def untold(found: Object) -> bool:
-    """Whether nothing was said of an order yet at the generation it has now. Of a deletion nothing need be said."""
-    meta = _meta(found)
-    told = any(_ready(c) and c.get("observedGeneration") == meta.get("generation") for c in conditions_of(found))
-    return not told and not meta.get("deletionTimestamp")
+    """Whether nothing was said of an order yet at the generation it has now, of which a deletion is one."""
+    generation = _meta(found).get("generation")
+    return not any(_ready(c) and c.get("observedGeneration") == generation for c in conditions_of(found))
 
 
 def project_named(found: Object) -> str:
