@@ -292,12 +292,16 @@ def test_a_project_is_made_once_the_accounts_own_domain_is_there() -> None:
     imported = children.domain(live.reg, over)
     assert imported is not None
     live.put(imported, WORKING)
-    live.put(children.project_probe(live.reg, over), *ABSENT)
-    live.put(children.user_probe(live.reg, over), WORKING)
-    live.claims[children.project_claim(live.reg, over)] = live.me
-    says(judged(live, over), "ProbingForCollision")
+    for probe in (children.project_probe(live.reg, over), children.user_probe(live.reg, over)):
+        live.put(probe, *ABSENT)
+    for claim in (children.project_claim(live.reg, over), children.user_claim(live.reg, over)):
+        live.claims[claim] = live.me
+    words = says(judged(live, over), "WaitingForServiceAccounts", (Act.CREATE, secret(1)))
+    assert PROJECT[1] in words
+    assert f"Domain openstack/{imported['metadata']['name']} is not Available yet" in words
+    put_secret(live, 1)
     live.put(imported, *DONE, id_="domain-0")
-    says(judged(live, over), "ProbingForCollision", (Act.APPLY, PROJECT), (Act.DELETE, PROJECT_PROBE))
+    says(judged(live, over), "WaitingForServiceAccounts", (Act.APPLY, PROJECT), (Act.DELETE, PROJECT_PROBE))
 
 
 @pytest.mark.row("S12")

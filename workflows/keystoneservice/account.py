@@ -1,7 +1,7 @@
 """The judge of the account block, up to the user that may log in: project, user, password, roles (contracts 4.5-4.7).
 
-What the gates let through is written at once, for K-ORC waits for dependencies by itself; what is reported is the first
-that blocks, in the order in which things depend on each other.
+What does not depend on each other is asked and made side by side; what is reported is the first that blocks, in the
+order in which things depend on each other.
 """
 
 from __future__ import annotations
@@ -188,10 +188,10 @@ def _once(other: Found, found: Found, body: Body, seen: Seen) -> Found:
     """What refers to another child is made once that is Available. K-ORC would wait by itself, and could come to make
     it at the very moment in which it is taken back as something that K-ORC never made.
     """
-    if other.ready or seen.of(body) is not None:
+    if other.ready or seen.of(body) is not None or not any(each.act is Act.APPLY for each in found.do):
         return found
-    makes = any(each.act is Act.APPLY for each in found.do)
-    return found.model_copy(update={"do": ()}) if makes else found
+    message = f"{the(body)} has yet to be created: {other.message}"
+    return found.model_copy(update={"do": (), "message": message, "child": other.child})
 
 
 def _gate(chain: list[Found]) -> bool:
