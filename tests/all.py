@@ -25,7 +25,7 @@ from tests.e2e.fixtures import instance
 
 CACHE = Path(".pytest_cache")
 HALVES = {"without the stack": "not prove and not real", "on the stack": "real and not prove"}
-WHOLE = "C5C3_TESTS_WHOLE"
+WHOLE = "TESTS_WHOLE"
 """Set for the tests when no argument picks some of them."""
 _ONLY_FAILED = ("--last-failed", "--last-failed-no-failures=none")
 NO_TESTS = 5  # pytest's exit code where a half has nothing that was asked for

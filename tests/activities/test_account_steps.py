@@ -62,8 +62,8 @@ async def events(registered: Registered, ref: OrderRef) -> list[Object]:
     return [each for each in found if each["reason"] == "ScheduledRotationDeferred"]
 
 
-async def user_made(registered: Registered, ref: OrderRef) -> None:
-    """Probes answered absent; Project, User, roles and password made, and not answered by K-ORC yet."""
+async def project_made(registered: Registered, ref: OrderRef) -> None:
+    """Probes answered absent; Project and password made, and not answered by K-ORC yet."""
     await registered.account(ref)
     for suffix in ("user-probe", "project-probe"):
         hand, name = registered.hand(ref, suffix)
@@ -72,6 +72,14 @@ async def user_made(registered: Registered, ref: OrderRef) -> None:
     for suffix in ("user-probe", "project-probe"):
         hand, name = registered.hand(ref, suffix)
         await hand.let_go(name)
+    await registered.account(ref)
+
+
+async def user_made(registered: Registered, ref: OrderRef) -> None:
+    """The Project is Available; User and role imports are made, and not answered by K-ORC yet."""
+    await project_made(registered, ref)
+    hand, name = registered.hand(ref, "project")
+    await hand.available(name)
     await registered.account(ref)
 
 
@@ -313,7 +321,7 @@ async def test_terminal_errors_are_told_project_then_user_then_role(registered: 
 @pytest.mark.row("A17", "S26")
 async def test_the_wait_names_the_real_blocker_and_ready_comes_only_with_every_role(registered: Registered) -> None:
     ref = await ordered(registered)
-    await user_made(registered, ref)
+    await project_made(registered, ref)
     expected = (
         "project",
         "user",
@@ -339,6 +347,10 @@ async def test_the_wait_names_the_real_blocker_and_ready_comes_only_with_every_r
 async def test_roles_that_keystone_takes_for_one_are_bound_once(registered: Registered) -> None:
     ref = await ordered(registered, roles=["reader", "READER", "réader"])
     await user_made(registered, ref)
+    hand, name = registered.hand(ref, f"role-{children.role_slug('reader')}")
+    await hand.available(name)
+    await applied(registered, ref)
+    await registered.account(ref)
     assert len(await registered.names("Role")) == len(await registered.names("RoleAssignment")) == 1
 
 
@@ -386,6 +398,9 @@ async def test_it_is_said_also_when_the_step_that_made_the_user_fails_later(regi
     for suffix in ("user-probe", "project-probe"):
         hand, name = registered.hand(ref, suffix)
         await hand.absent(name)
+    await registered.account(ref)
+    hand, name = registered.hand(ref, "project")
+    await hand.available(name)
     meddled = Meddled(registered.world.clusters.management)
 
     async def refuse(call: Call) -> None:

@@ -31,13 +31,22 @@ async def ordered(registered: Registered, **more: object) -> OrderRef:
     return await registered.order(account=None, **more)  # type: ignore[arg-type]
 
 
-async def managed(registered: Registered, ref: OrderRef) -> None:
-    """The managed Service and its Endpoints, made by the product and not answered by K-ORC yet."""
+async def service_made(registered: Registered, ref: OrderRef) -> None:
+    """The managed Service, made by the product and not answered by K-ORC yet."""
     await registered.catalog(ref)
     hand, probe = registered.hand(ref, "service-probe")
     await hand.absent(probe)
     await registered.catalog(ref)
     await hand.let_go(probe)
+    assert await registered.names("Service", "Endpoint") == ["Service/service"]
+
+
+async def managed(registered: Registered, ref: OrderRef) -> None:
+    """The Service is Available; its Endpoints are made, and not answered by K-ORC yet."""
+    await service_made(registered, ref)
+    hand, name = registered.hand(ref, "service")
+    await hand.available(name)
+    await registered.catalog(ref)
     assert await registered.names("Service", "Endpoint") == [
         "Endpoint/endpoint-internal", "Endpoint/endpoint-public", "Service/service",
     ]  # fmt: skip
@@ -255,7 +264,7 @@ async def test_a_kubernetes_failure_says_what_was_being_done_and_is_retried_if_i
 
 async def test_a_latch_without_an_id_is_cleared_only_past_a_fresh_probe(registered: Registered) -> None:
     ref = await ordered(registered)
-    await managed(registered, ref)
+    await service_made(registered, ref)
     hand, name = registered.hand(ref, "service")
     probe = registered.name(ref, "service-probe")
     await asyncio.sleep(1.1)
@@ -269,7 +278,9 @@ async def test_a_latch_without_an_id_is_cleared_only_past_a_fresh_probe(register
     await registered.catalog(ref)
     conditions = (await hand.there(name))["status"]["conditions"]
     assert [c["type"] for c in conditions] == ["Available"]
-    for suffix in ("service", "endpoint-internal", "endpoint-public"):
+    await hand.available(name)
+    await registered.catalog(ref)
+    for suffix in ("endpoint-internal", "endpoint-public"):
         each, child = registered.hand(ref, suffix)
         await each.available(child)
     found = await registered.catalog(ref)

@@ -91,6 +91,20 @@ async def test_an_order_that_went_while_its_finalizer_was_written_leaves_nothing
         assert "release" not in world.calls
 
 
+async def test_an_order_that_was_reported_on_and_lost_its_finalizer_is_let_go(serve: Serve) -> None:
+    """Whoever takes a finalizer off by hand means it."""
+    world = World("let-go")
+    world.order(finalized=False)
+    async with serve(world) as flow:
+        await flow.ring()
+        await flow.idle(1)
+        assert world.condition("Ready")["status"] == "True"
+        world.vanish()
+        await flow.ring()
+        await flow.ended()
+        assert world.count("remove_project") == 0
+
+
 async def test_one_that_comes_after_an_order_that_went_so_keeps_its_children(serve: Serve) -> None:
     world = World("raced-and-replaced")
     world.order(finalized=False)

@@ -30,7 +30,7 @@ Object = dict[str, Any]
 T = TypeVar("T")
 NAMESPACE = Kind("", "v1", "namespaces", "Namespace")
 PLANE_NAMESPACE = "openstack"
-RATES = Rates(fold=0.2, cold=200, first_pause=0.05, longest_pause=0.5)
+RATES = Rates(fold=0.2, hold=0, cold=200, first_pause=0.05, longest_pause=0.5)
 
 
 async def admin(stack: Stack, cluster: str = "management") -> Cluster:

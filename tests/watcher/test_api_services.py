@@ -32,7 +32,7 @@ from workflows.keystoneservice.children import GENERATION, Registration, prefix
 from workflows.scaffold.order import OrderRef
 
 pytestmark = [pytest.mark.api, pytest.mark.row("S21")]
-RATES = Rates(fold=0.2, fold_child=0.2, cold=200, first_pause=0.05, longest_pause=0.5)
+RATES = Rates(fold=0.2, fold_child=0.2, hold=0, cold=200, first_pause=0.05, longest_pause=0.5)
 WHEN = "2026-11-30T00:00:00Z"
 
 

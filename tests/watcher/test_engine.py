@@ -37,7 +37,7 @@ from watcher.stream import Pace
 from workflows.scaffold.order import OrderRef
 
 PACE = Pace(silence=0.6, lived_long=0.3, watch=30, first_pause=0.05, longest_pause=0.2, unserved_pause=0.3)
-RATES = Rates(fold=0.02, fold_child=0.02, cold=50, first_pause=0.05, longest_pause=0.2)
+RATES = Rates(fold=0.02, fold_child=0.02, hold=0, cold=50, first_pause=0.05, longest_pause=0.2)
 
 
 class Rig:

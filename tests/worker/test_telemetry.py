@@ -210,6 +210,7 @@ def test_without_a_collector_spans_have_ids_and_cost_nothing_more() -> None:
         with mine.get_tracer("test").start_as_current_span("step") as step:
             assert step.is_recording(), "whatever the other program has"
             assert step.get_span_context().trace_id == span.get_span_context().trace_id
+        mine.shutdown()
 
 
 def test_a_collector_that_is_not_there_holds_nobody_up() -> None:

@@ -13,7 +13,7 @@ class Carry(Model):
     """What one run tells the next.
 
     late_until  until when a step that timed out, or was left behind, might still be writing
-    bereft      what is to be taken down although its order is gone
+    bereft      what is to be taken down if the order is gone: it got its finalizer, and was not seen with it since
     """
 
     verdicts: tuple[Verdict, ...] = ()

@@ -217,12 +217,14 @@ class Run:
             workflow.now(),
         )
         if patch is None:
+            self.bereft = None  # its admission has said it
             return
         report = steps.Report(
             ref=self.ref, uid=self.order.uid, resource_version=self.order.resource_version, status=patch
         )
         if not await self.step(steps.Steps.report, report, f"report {_headline(outcome.verdicts, note)}"):
             raise Moved
+        self.bereft = None
 
     def trouble_verdict(self, type_: str, reason: str, trouble: Trouble) -> Outcome:
         """The `…Error` verdict of a step that could not be done; a whole pass follows after a growing pause.
