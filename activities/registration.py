@@ -79,7 +79,7 @@ class Given(Job):
     def status(self) -> AccountStatus:
         return AccountStatus.model_validate(self.task.order.status.get("account") or {})
 
-    @cached_property
+    @property
     def marks(self) -> Marks:
         return children.marks(self.task.ref, self.task.order.uid)
 

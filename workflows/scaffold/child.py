@@ -77,8 +77,10 @@ def judge_child(wanted: Body, marks: Marks, seen: Seen, joins: Mapping[str, Body
     joins  fields of `status.resource` that hold an id in Keystone, and the order's child whose id it has to be
     """
     found, joins = judge_declared(wanted, marks, seen), joins or {}
+    if found.child is None and found.do:
+        return _too_early(wanted, seen, joins) or found
     if not found.ready or found.child is None:
-        return (found.do and _too_early(wanted, seen, joins)) or found
+        return found
     if korc.transport_latched(found.child):
         return cleared(found.child, wanted, seen.now)
     standing = standing_of(found.child, wanted)
@@ -148,8 +150,6 @@ def _too_early(wanted: Body, seen: Seen, joins: Mapping[str, Body]) -> Found | N
     """Nothing is made of what is not there yet. K-ORC would wait by itself, but look at it, and write to it, with every
     move of what it waits for.
     """
-    if seen.of(wanted) is not None:
-        return None
     for other in joins.values():
         live = seen.of(other)
         if live is None or not korc.up_to_date(live):
